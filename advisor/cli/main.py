@@ -1,4 +1,4 @@
-"""Entry point of `tuning-advisor`: picks the subcommand, turns user errors into one line and exit code 2.
+"""Entry point of `tuning-advisor`: picks the subcommand; a user error is one line and exit code 2.
 
 A subcommand is a module with `HELP`, `add_arguments(parser)` and `run(args) -> int`; it is imported
 only when it is asked for, so `estimate` never pays for what `study` needs.

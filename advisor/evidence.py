@@ -1,0 +1,95 @@
+"""Evidence: the typed, measured facts of one study, and the only input of rules, charts, reports.
+
+Built from rows by `advisor.studies.evidence`; knows neither Django nor the database. Raw samples
+stay inside the wire results, so that every number shown is computed once, by `gpuagent.stats`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeVar
+
+from advisor.shapes import ModelShape
+from gpuagent.wire import EngineSettings, Failure, StudySpec, TrialResult, TrialSpec
+from gpuagent.wire.trial import BaselineResult, KvCacheResult, VerifyResult
+
+Basis = Literal["measured", "calibrated", "predicted", "exact"]
+Role = Literal["current", "variant", "diagnosis", "verification"]
+TrialState = Literal[
+    "queued", "leased", "running", "succeeded", "failed", "cancelled", "lost", "quarantined"
+]
+
+Measurement = TypeVar("Measurement", BaselineResult, KvCacheResult, VerifyResult)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """The hardware of the study's agent. `kind` is "cpu" where it has no usable GPU."""
+
+    agent: str
+    kind: Literal["cpu", "gpu"]
+    name: str
+    count: int
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEvidence:
+    """One trial as the rules see it: what was asked, how it ended, what was measured."""
+
+    trial_id: str
+    ordinal: int
+    role: Role
+    title: str
+    reason: str
+    spec: TrialSpec
+    state: TrialState
+    result: TrialResult | None
+    failure: Failure | None
+    attempts: int
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def settings(self) -> EngineSettings:
+        return self.spec.settings
+
+    def measured(self, kind: type[Measurement]) -> Measurement | None:
+        """The measurements, where the trial succeeded with this kind of experiment."""
+        if self.result is None or not isinstance(self.result.measurements, kind):
+            return None
+        return self.result.measurements
+
+    @property
+    def usable(self) -> bool:
+        """Whether advice may rest on it: finished, and the measurement is not invalid."""
+        return self.result is not None and self.result.validity.verdict != "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyEvidence:
+    """Everything known about one study at one moment.
+
+    shape is None where the config could not be read yet (a hub model before its first trial).
+    finished: no further trial will come.
+    """
+
+    study_id: str
+    number: int
+    name: str
+    spec: StudySpec
+    shape: ModelShape | None
+    device: DeviceFacts | None
+    trials: tuple[TrialEvidence, ...]
+    finished: bool
+    cancelled: bool
+
+    @property
+    def current(self) -> TrialEvidence | None:
+        """The trial of the settings in use today."""
+        return next((t for t in self.trials if t.role == "current"), None)
+
+    def succeeded(self, kind: type[Measurement]) -> tuple[TrialEvidence, ...]:
+        """Finished trials with this kind of measurement, in order, valid or not."""
+        return tuple(t for t in self.trials if t.measured(kind) is not None)

@@ -1,0 +1,42 @@
+"""What a person or a CI job submits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from gpuagent.wire.base import WireModel
+from gpuagent.wire.model import ModelRef
+from gpuagent.wire.settings import EngineSettings
+from gpuagent.wire.sla import SlaTarget
+from gpuagent.wire.units import PositiveSeconds
+from gpuagent.wire.workload import Workload
+
+StudyName = Annotated[str, StringConstraints(min_length=1, max_length=120, strip_whitespace=True)]
+Engine = Literal["transformers"]
+
+
+class StudySpec(WireModel):
+    """Model + workload + targets + hardware + budget.
+
+    agent: slug of the agent that runs the trials; None gives the prediction only.
+    current: the settings in use today, the baseline of every comparison.
+    """
+
+    name: StudyName
+    model: ModelRef
+    workload: Workload
+    targets: Annotated[tuple[SlaTarget, ...], Field(max_length=12)] = ()
+    agent: Annotated[str, Field(max_length=64)] | None = None
+    engine: Engine = "transformers"
+    current: EngineSettings = EngineSettings()
+    budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
+
+    @model_validator(mode="after")
+    def _targets_distinct(self) -> Self:
+        keys = [target.key for target in self.targets]
+        doubled = sorted({key for key in keys if keys.count(key) > 1})
+        if doubled:
+            raise ValueError(f"two targets for {', '.join(doubled)}: keep one of them")
+        return self

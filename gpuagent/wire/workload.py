@@ -1,0 +1,49 @@
+"""What is asked of the engine: lengths, arrivals, amount."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from gpuagent.wire.base import WireModel
+from gpuagent.wire.units import PositiveTokens
+
+Preset = Literal["chat", "api", "edge", "batch"]
+
+
+class LengthSpec(WireModel):
+    """Distribution of a length in tokens.
+
+    fixed: always `mean`. lognormal: mean `mean` and 95th percentile `p95`, cut at `maximum`.
+    """
+
+    kind: Literal["fixed", "lognormal"] = "fixed"
+    mean: Annotated[int, Field(ge=1, le=10_000_000)]
+    p95: PositiveTokens | None = None
+    maximum: PositiveTokens | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.kind == "lognormal":
+            if self.p95 is None:
+                raise ValueError("a lognormal length needs p95, the 95th percentile in tokens")
+            # A lognormal cannot have p95 / mean above exp(1.645² / 2) = 3.87 or below 1.
+            if not 1 < self.p95 / self.mean < 3.8:
+                raise ValueError("p95 must lie between 1 and 3.8 times the mean")
+        return self
+
+
+class Workload(WireModel):
+    """One traffic pattern.
+
+    request_rate_per_s: open-loop Poisson arrivals at this rate; None means one request after the
+    other (closed loop, one stream), and then no latency-at-rate claim is made.
+    requests: how many measured requests a trial sends, warm-up not counted.
+    """
+
+    preset: Preset
+    input_tokens: LengthSpec
+    output_tokens: LengthSpec
+    request_rate_per_s: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    requests: Annotated[int, Field(ge=1, le=100_000)] = 100
