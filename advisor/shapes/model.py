@@ -42,9 +42,7 @@ class LayerShape:
 
     @property
     def params_without_experts(self) -> int:
-        return (
-            self.mixer_linear + self.mlp_linear + self.shared_linear + self.router + self.other
-        )
+        return self.mixer_linear + self.mlp_linear + self.shared_linear + self.router + self.other
 
     @property
     def has_cache(self) -> bool:

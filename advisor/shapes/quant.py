@@ -173,7 +173,9 @@ def _compressed(key: str, value: Mapping[str, Any]) -> QuantScheme:
     first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
     weights = first.get("weights") if isinstance(first, Mapping) else None
     if not isinstance(weights, Mapping):
-        raise ShapeError(f"{key}.config_groups", "names no weight format; expected weights.num_bits")
+        raise ShapeError(
+            f"{key}.config_groups", "names no weight format; expected weights.num_bits"
+        )
     bits = _number(key, "config_groups.weights.num_bits", weights.get("num_bits"), 1, 16)
     kind = str(weights.get("type", "int"))
     acts = isinstance(first, Mapping) and first.get("input_activations") is not None
