@@ -1,4 +1,4 @@
-"""Model shapes: a config.json to layers, parameters, KV bytes and weight bytes. Pure; no torch, no network."""
+"""Model shapes: a config.json to layers, parameters, KV bytes and weight bytes. Pure."""
 
 from advisor.shapes.build import describe_bounds, shape_from_config
 from advisor.shapes.errors import ShapeError

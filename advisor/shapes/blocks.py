@@ -23,7 +23,7 @@ def grouped_attention(
     values: bool = True,
     sinks: bool = False,
 ) -> Counts:
-    """MHA, GQA or MQA. `values=False`: the value projection is the key projection (Gemma 4 global)."""
+    """MHA, GQA or MQA. `values=False`: values are the keys, projected once (Gemma 4 global)."""
     q, kv = heads * head_dim, kv_heads * head_dim
     queries = 2 * q if gated_query else q
     kv_out = kv * (2 if values else 1)

@@ -1,4 +1,4 @@
-"""`shape_from_config`: the dict of a config.json (companions merged) to a `ModelShape`, or a `ShapeError`."""
+"""`shape_from_config`: the dict of a config.json, companions merged, to a `ModelShape`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
         traits = Traits()
         label = model_type or "missing"
         notes.append(
-            f"model_type {label} is not known: read as a Llama-like decoder, so parameters are bounds "
-            "and the KV cache holds only if every layer keeps plain attention"
+            f"model_type {label} is not known: read as a Llama-like decoder, so parameters are "
+            "bounds and the KV cache holds only if every layer keeps plain attention"
         )
     known = family in TRAITS
     layers, extra, dims = _layers(text, family, traits, known)
@@ -98,7 +98,7 @@ def _refuse_other_kinds(config: Mapping[str, Any]) -> None:
     if isinstance(name, str) or "_diffusers_version" in config:
         raise ShapeError(
             "_class_name",
-            f"{str(name)[:60]} is a diffusion pipeline; submit the config.json of a causal language model",
+            f"{str(name)[:60]} is a diffusion pipeline; submit the config of a language model",
         )
     model_type = config.get("model_type")
     kind = model_type.lower() if isinstance(model_type, str) else ""
@@ -111,7 +111,7 @@ def _refuse_other_kinds(config: Mapping[str, Any]) -> None:
     if kind in ENCODER_DECODERS or config.get("is_encoder_decoder") is True:
         raise ShapeError(
             "model_type",
-            f"{kind or 'this model'} is an encoder-decoder; only decoder language models are estimated",
+            f"{kind or 'this model'} is an encoder-decoder; only decoder models are estimated",
         )
 
 

@@ -38,7 +38,7 @@ def read_dims(fields: Fields, family: str, traits: Traits) -> Dims:
         if hidden % heads:
             raise fields.error(
                 "num_attention_heads",
-                f"{heads} does not divide hidden_size {hidden}, and head_dim is missing; add head_dim",
+                f"{heads} does not divide hidden_size {hidden}, and head_dim is missing; add it",
             )
         head_dim = hidden // heads
     if heads % kv_heads:

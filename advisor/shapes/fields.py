@@ -1,4 +1,4 @@
-"""Typed reading of a config dict: aliases, bounds, and one sentence naming the key that is wrong."""
+"""Typed reading of a config dict: aliases, bounds, one sentence naming the wrong key."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Fields:
         return ShapeError(f"{self.prefix}{self.key_of(name) or name}", message)
 
     def opt_int(self, name: str, *, minimum: int = 1) -> int | None:
-        """The integer under `name` or an alias; None when missing or null; an error when not one."""
+        """The integer under `name` or an alias; None when missing or null."""
         key = self.key_of(name)
         if key is None:
             return None

@@ -101,7 +101,7 @@ def nemotron_h_layers(fields: Fields, traits: Traits, dims: Dims) -> list[LayerS
     if len(pattern) < dims.layers or set(pattern) - set("M*-E|"):
         raise fields.error(
             "hybrid_override_pattern",
-            f"must spell {dims.layers} layers with M (Mamba), * (attention), - (MLP) and E (experts)",
+            f"must spell {dims.layers} layers with M (Mamba), * (attention), - (MLP), E (experts)",
         )
     linear, other = grouped_attention(dims.hidden, dims.heads, dims.kv_heads, dims.head_dim)
     heads, dim = fields.integer("mamba_num_heads"), fields.integer("mamba_head_dim")

@@ -1,4 +1,4 @@
-"""Layers of models with multi-head latent attention, with and without sparse or compressed reading."""
+"""Layers with multi-head latent attention, read in full, sparsely or compressed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ from advisor.shapes.model import LayerShape
 from advisor.shapes.traits import Traits
 
 LATENT_FAMILIES = frozenset(
-    "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 minicpm3 glm_moe_dsa glm4_moe_lite".split()
+    [
+        "deepseek_v2",
+        "deepseek_v3",
+        "deepseek_v32",
+        "kimi_k2",
+        "minicpm3",
+        "glm_moe_dsa",
+        "glm4_moe_lite",
+    ]
 )
 
 
 def uses_latent(fields: Fields, family: str) -> bool:
-    """MLA is decided by its ranks, not by model_type: DeepSeek-V2 texts exist with `use_mla: false`."""
+    """MLA is decided by its ranks, not by model_type: DeepSeek-V2 exists with `use_mla: false`."""
     if family not in LATENT_FAMILIES or not fields.flag("use_mla", True):
         return False
     return fields.opt_int("kv_lora_rank", minimum=0) not in (None, 0)
@@ -74,7 +82,7 @@ def compressed_layers(fields: Fields, traits: Traits, dims: Dims) -> tuple[list[
     """DeepSeek-V4 layers and the parameters of the final stream mixer.
 
     Each layer keeps one shared vector of head_dim per cached entry: a window in full, and one entry
-    per `compress_ratios[i]` tokens beyond it (0: the window alone). What an engine really stores lies
+    per `compress_ratios[i]` tokens beyond it (0: the window alone). What an engine stores lies
     between the two, so callers show bounds.
     """
     h, d = dims.hidden, dims.head_dim

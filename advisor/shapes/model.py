@@ -16,7 +16,10 @@ from advisor.shapes.quant import DTYPE_BITS, QuantScheme, group_bits, scheme_for
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """One decoder layer. Kinds: full, sliding, chunked, mla, compressed, cross, linear, ssm, parallel, none."""
+    """One decoder layer.
+
+    Kinds: full, sliding, chunked, mla, compressed, cross, linear, ssm, parallel, none.
+    """
 
     kind: str
     heads: int = 0
@@ -145,7 +148,7 @@ class ModelShape:
         return math.ceil(total * kv_itemsize)
 
     def kv_bytes_for(self, tokens: int, kv_itemsize: float = 2) -> int:
-        """Bytes that one sequence of `tokens` needs, window layers capped, SSM state excluded."""
+        """Bytes that one sequence of `tokens` needs: windows capped, SSM state excluded."""
         total = 0.0
         for n, layer in self.groups:
             if layer.kind == "compressed":
@@ -156,13 +159,13 @@ class ModelShape:
         return math.ceil(total * kv_itemsize)
 
     def state_bytes_per_seq(self, itemsize: float = 2) -> int:
-        """Fixed bytes per sequence (SSM and convolution state). Engines may keep SSM state in fp32."""
+        """Fixed bytes per sequence: SSM and convolution state. Engines may use fp32."""
         return math.ceil(sum(n * layer.state_elements for n, layer in self.groups) * itemsize)
 
     # --- weights ---
 
     def scheme(self, dtype: str = "auto") -> QuantScheme | None:
-        """The quantisation in force when the weights are loaded as `dtype` ("auto": as published)."""
+        """The quantisation in force when weights are loaded as `dtype` ("auto": as published)."""
         if dtype in ("auto", ""):
             return self.quant
         return scheme_for_dtype(dtype, self.quant, mla=self.is_mla)
@@ -175,9 +178,9 @@ class ModelShape:
         return 16.0
 
     def weight_bytes(self, dtype: str = "auto") -> int:
-        """Bytes of all weights loaded as `dtype`: auto, fp32, bf16, fp16, fp8, int8, int4, awq, gptq, nvfp4, mxfp4.
+        """Bytes of all weights as `dtype`: "auto" or a name of `DTYPE_BITS` or `QUANT_NAMES`.
 
-        Quantised formats keep embeddings, output matrix, routers, norms and towers at 16 bit and add
+        Quantised formats keep embeddings, output matrix, routers, norms and towers at 16 bit, plus
         their scales; "auto" follows the config's own quantisation, else 16 bit.
         """
         scheme, base = self.scheme(dtype), self.base_bits(dtype)
@@ -195,7 +198,8 @@ class ModelShape:
             kind = "State space"
         size = f"{human_count(self.params_total)} parameters"
         if self.is_moe:
-            size += f" ({human_count(self.params_active)} active, {self.experts_per_token} of {self.experts} experts)"
+            size += f" ({human_count(self.params_active)} active, "
+            size += f"{self.experts_per_token} of {self.experts} experts)"
         if self.is_mla:
             heads = f"{self.heads} query heads over one cached latent of {self.head_dim}"
         elif self.heads:

@@ -25,8 +25,9 @@ MAX_INDEX_BYTES = 64_000_000
 def parse_config_text(text: str | bytes) -> dict[str, Any]:
     """The JSON object of a model config. Raises `ShapeError` with a sentence for anything else.
 
-    At most `MAX_CONFIG_BYTES` bytes, `MAX_DEPTH` levels and `MAX_ITEMS` values. `NaN` and `Infinity`
-    are kept out of shapes but tolerated (published configs hold `Infinity`); a repeated key is refused.
+    At most `MAX_CONFIG_BYTES` bytes, `MAX_DEPTH` levels and `MAX_ITEMS` values. `NaN` and
+    `Infinity` are tolerated (published configs hold `Infinity`) and refused only where a shape
+    needs the number; a key repeated with another value is refused.
     """
     if len(text) > MAX_CONFIG_BYTES:
         raise ShapeError(
@@ -60,7 +61,7 @@ def parse_config_text(text: str | bytes) -> dict[str, Any]:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """The config of a model folder or of one `config.json`, with its quantisation companion merged in.
+    """The config of a model folder or of one `config.json`, with its companions merged in.
 
     A folder may hold `hf_quant_config.json`; it is placed under `hf_quant_config`, and a
     `generation_config.json` or safetensors index adds `_index_total_size` (bytes of all tensors).

@@ -1,4 +1,4 @@
-"""Quantisation formats: what a config declares, what stays at 16 bit, and bits per parameter with scales."""
+"""Quantisation formats: what a config declares, what stays at 16 bit, bits per parameter."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def group_bits(scheme: QuantScheme | None, part: str, base_bits: float) -> float
 
 
 def read_quantisation(config: Mapping[str, Any]) -> QuantScheme | None:
-    """The scheme a config declares in `quantization_config`, `compression_config` or `hf_quant_config`.
+    """The scheme a config declares: quantization_config, compression_config or hf_quant_config.
 
     None when it declares none. Raises `ShapeError` naming the key for a format that is not known.
     """
@@ -142,8 +142,8 @@ def _read(key: str, value: Mapping[str, Any]) -> QuantScheme | None:
         shown = method or "missing"
         raise ShapeError(
             where,
-            f"{shown} is not a known weight format; known are awq, bitsandbytes, compressed-tensors, "
-            "exl2, fp8, gptq, modelopt and mxfp4. Remove the key to treat the model as unquantised",
+            f"{shown} is not a known weight format; known are awq, bitsandbytes, "
+            "compressed-tensors, exl2, fp8, gptq, modelopt and mxfp4. Remove the key to treat the model as unquantised",
         )
     scheme = reader(key, value)
     return _apply_skips(scheme, value)

@@ -1,4 +1,4 @@
-"""What a config does not say: per-family class defaults (tying, norms, biases, gating), one row each.
+"""What a config does not say: class defaults per family (tying, norms, biases), one row each.
 
 Checked against the classes of transformers 5.24 on the meta device (tests/advisor/shapes). A family
 that is missing here is read as a Llama-like decoder with bounds and `known=False`.
@@ -207,11 +207,62 @@ def family_of(model_type: str) -> str:
 
 # Families that are not causal language models: refused with a sentence.
 ENCODERS = frozenset(
-    "bert roberta xlm-roberta distilbert deberta deberta-v2 electra albert camembert mpnet "
-    "modernbert nomic_bert new eurobert vit clip clip_vision_model siglip siglip2 dinov2 wav2vec2 "
-    "hubert wavlm layoutlm layoutlmv3 longformer big_bird esm xlnet ernie convnext swin detr".split()
+    [
+        "bert",
+        "roberta",
+        "xlm-roberta",
+        "distilbert",
+        "deberta",
+        "deberta-v2",
+        "electra",
+        "albert",
+        "camembert",
+        "mpnet",
+        "modernbert",
+        "nomic_bert",
+        "new",
+        "eurobert",
+        "vit",
+        "clip",
+        "clip_vision_model",
+        "siglip",
+        "siglip2",
+        "dinov2",
+        "wav2vec2",
+        "hubert",
+        "wavlm",
+        "layoutlm",
+        "layoutlmv3",
+        "longformer",
+        "big_bird",
+        "esm",
+        "xlnet",
+        "ernie",
+        "convnext",
+        "swin",
+        "detr",
+    ]
 )
 ENCODER_DECODERS = frozenset(
-    "t5 mt5 umt5 bart mbart pegasus marian m2m_100 whisper blenderbot led prophetnet "
-    "vision-encoder-decoder encoder-decoder nllb-moe seamless_m4t speecht5 longt5 florence2".split()
+    [
+        "t5",
+        "mt5",
+        "umt5",
+        "bart",
+        "mbart",
+        "pegasus",
+        "marian",
+        "m2m_100",
+        "whisper",
+        "blenderbot",
+        "led",
+        "prophetnet",
+        "vision-encoder-decoder",
+        "encoder-decoder",
+        "nllb-moe",
+        "seamless_m4t",
+        "speecht5",
+        "longt5",
+        "florence2",
+    ]
 )

@@ -1,6 +1,6 @@
 """Parameters of the vision towers that ship inside multimodal checkpoints.
 
-They cost memory but no KV cache and no decode work; the counts follow the transformers 5.24 classes.
+They cost memory but no KV cache and no decode work; counts follow the transformers 5.24 classes.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ TOWERS: dict[str, Callable[[Fields, int], int]] = {
 
 
 def tower_params(model_type: str, config: Fields, text_hidden: int) -> int | None:
-    """Parameters of the vision part of a config; 0 without one, None when its class is not known."""
+    """Parameters of a config's vision part; 0 without one, None when its class is not known."""
     vision = config.child("vision_config")
     if vision is None:
         return 0

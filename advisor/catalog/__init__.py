@@ -1,0 +1,1 @@
+"""Facts about GPUs, prices and models, with their sources. Pure."""

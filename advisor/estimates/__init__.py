@@ -1,0 +1,1 @@
+"""Fit, roofline, calibrated prediction and cost. Pure."""
