@@ -28,7 +28,7 @@ class StudyVerdict:
     recommended: settings to use instead of the current ones; None where nothing better was found.
     changes: knob -> (current value, recommended value), empty without a recommendation.
     verification: verified = an interleaved A/B proved the gain; not_proven = it ran and proved
-    neither; contradicted = it proved a loss; measured_once = not run (yet); none = nothing to verify.
+    neither; contradicted = it proved a loss; measured_once = not run (yet); none = nothing to do.
     noise_frac: relative difference below which two trials count as equal; None without trials.
     known, unknown: for a running study, what is settled and what is not, one sentence each.
     """
