@@ -1,0 +1,58 @@
+"""Reading accounts. Everything but `orgs_of` and `membership_of` starts from an organisation."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from advisor.accounts.models import ApiToken, AuditEvent, Membership, Org, User
+from advisor.errors import NotFound
+
+
+def orgs_of(user: User) -> QuerySet[Org]:
+    """Organisations that the person belongs to, oldest membership first."""
+    return Org.objects.filter(memberships__user=user).order_by("memberships__created_at")
+
+
+def membership_of(*, user: User, org_id: str | UUID | None) -> Membership | None:
+    """The person's membership in `org_id`, else in the organisation joined first, else None.
+
+    `org_id` comes from the session and may be stale or nonsense; then the first one is taken.
+    """
+    mine = Membership.objects.filter(user=user).select_related("org").order_by("created_at", "pk")
+    if org_id:
+        try:
+            chosen = UUID(str(org_id))
+        except ValueError:
+            chosen = None
+        if chosen and (found := mine.filter(org_id=chosen).first()):
+            return found
+    return mine.first()
+
+
+def members_of(org: Org) -> QuerySet[Membership]:
+    return org.memberships.select_related("user").order_by("user__email")
+
+
+def member_get(*, org: Org, membership_id: int) -> Membership:
+    found = members_of(org).filter(pk=membership_id).first()
+    if found is None:
+        raise NotFound("There is no such member in this organisation.")
+    return found
+
+
+def tokens_of(org: Org) -> QuerySet[ApiToken]:
+    """All tokens, revoked and expired ones too, newest first."""
+    return org.tokens.select_related("user").order_by("-created_at")
+
+
+def token_get(*, org: Org, token_id: UUID | str) -> ApiToken:
+    found = tokens_of(org).filter(pk=token_id).first()
+    if found is None:
+        raise NotFound("There is no such token in this organisation.")
+    return found
+
+
+def audit_events_of(org: Org) -> QuerySet[AuditEvent]:
+    return org.audit_events.order_by("-at", "-pk")
