@@ -1,0 +1,79 @@
+// Theme switch, copy buttons, rows of a form that can be added and removed. Every page works without them.
+const order = ["system", "light", "dark"];
+const themeButton = document.querySelector("[data-theme-switch]");
+const themeNow = () => document.documentElement.dataset.theme ?? "system";
+
+function showTheme() {
+  if (!themeButton) return;
+  themeButton.hidden = false;
+  themeButton.querySelector("span").textContent = themeButton.dataset[themeNow()];
+}
+
+themeButton?.addEventListener("click", () => {
+  const next = order[(order.indexOf(themeNow()) + 1) % order.length];
+  if (next === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  try { localStorage.setItem("theme", next); } catch { /* storage may be off */ }
+  showTheme();
+  document.dispatchEvent(new Event("themechange"));
+});
+showTheme();
+
+// The clipboard exists only over https and on localhost; elsewhere the text is selected instead.
+async function copy(source) {
+  try {
+    await navigator.clipboard.writeText(source.innerText);
+    return true;
+  } catch {
+    getSelection().selectAllChildren(source);
+    return false;
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const label = button.querySelector("span");
+  const before = label.dataset.before ?? label.textContent;
+  label.dataset.before = before;
+  label.textContent = (await copy(document.getElementById(button.dataset.copy))) ? "Copied" : "Selected";
+  setTimeout(() => { label.textContent = before; }, 1600);
+});
+for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+
+// Parts of a form that belong to one choice: shown with it, all shown without JavaScript.
+function showParts(group) {
+  const chosen = document.querySelector(`[name="${group}"]:checked`)?.value;
+  for (const part of document.querySelectorAll(`[data-part="${group}"]`)) part.hidden = part.dataset.value !== chosen;
+}
+for (const group of new Set([...document.querySelectorAll("[data-part]")].map((part) => part.dataset.part))) {
+  document.addEventListener("change", (event) => { if (event.target.name === group) showParts(group); });
+  showParts(group);
+}
+
+// A unit and the list of statistics follow the metric of their row.
+function followMetric(row) {
+  const chosen = row.querySelector("[data-metric]").selectedOptions[0];
+  row.querySelector("[data-unit]").textContent = chosen.dataset.unit ?? "";
+  row.querySelector("[data-sign]").textContent = chosen.dataset.sign ?? "";
+  const allowed = (chosen.dataset.statistics ?? "").split(" ");
+  const statistic = row.querySelector("[data-statistic]");
+  for (const option of statistic.options) option.hidden = option.disabled = !allowed.includes(option.value);
+  if (statistic.selectedOptions[0]?.disabled) statistic.value = allowed[0];
+}
+for (const row of document.querySelectorAll("[data-row]")) {
+  row.querySelector("[data-metric]").addEventListener("change", () => followMetric(row));
+  followMetric(row);
+}
+
+// A preset fills the fields that it names; what was typed by hand is kept.
+const touched = new Set();
+document.addEventListener("input", (event) => { if (event.isTrusted) touched.add(event.target.name); });
+for (const radio of document.querySelectorAll("[data-preset]")) {
+  radio.addEventListener("change", () => {
+    for (const [name, value] of Object.entries(JSON.parse(radio.dataset.preset))) {
+      const field = document.getElementsByName(name)[0];
+      if (field && !touched.has(name)) field.value = value ?? "";
+    }
+  });
+}
