@@ -252,6 +252,8 @@ WAKE_RESEND_S = env.float("ADVISOR_WAKE_RESEND_S", 60.0)
 CANCEL_FORCE_S = env.float("ADVISOR_CANCEL_FORCE_S", 120.0)
 SWEEP_EVERY_S = env.float("ADVISOR_SWEEP_EVERY_S", 10.0)
 
+METRICS_TOKEN = env.str("ADVISOR_METRICS_TOKEN", "")
+
 HUB_ENDPOINT = env.str("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 HUB_CHECK = env.bool("ADVISOR_HUB_CHECK", True)
 

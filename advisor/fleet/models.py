@@ -33,9 +33,7 @@ class Agent(models.Model):
     slug = models.SlugField(max_length=64, unique=True)
     credential_prefix = models.CharField(max_length=16, unique=True)
     credential_hash = models.CharField(max_length=64)
-    state = models.CharField(
-        max_length=10, choices=AgentState.choices, default=AgentState.ACTIVE
-    )
+    state = models.CharField(max_length=10, choices=AgentState.choices, default=AgentState.ACTIVE)
     wire_version = models.PositiveSmallIntegerField()
     hello_json = models.JSONField()
     hello_at = models.DateTimeField(default=timezone.now)

@@ -78,9 +78,7 @@ class Trial(models.Model):
     estimate_s = models.FloatField(null=True)
     spec_json = models.JSONField()
 
-    state = models.CharField(
-        max_length=12, choices=_choices(TrialState), default=TrialState.QUEUED
-    )
+    state = models.CharField(max_length=12, choices=_choices(TrialState), default=TrialState.QUEUED)
     epoch = models.PositiveIntegerField(default=0)
     attempts_used = models.PositiveSmallIntegerField(default=0)
     agent_deaths = models.PositiveSmallIntegerField(default=0)
@@ -201,9 +199,7 @@ class StoredArtifact(models.Model):
     stored_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["attempt", "name"], name="artifact_name")
-        ]
+        constraints = [models.UniqueConstraint(fields=["attempt", "name"], name="artifact_name")]
 
     def __str__(self) -> str:
         return self.name
@@ -226,7 +222,7 @@ class FindingRow(models.Model):
 
 
 class SweepState(models.Model):
-    """One row: when the sweeper last ran, so that a server outage does not look like lost agents."""
+    """One row: when the sweeper last ran; tells a server outage from lost agents."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     last_run_at = models.DateTimeField()

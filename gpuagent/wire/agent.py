@@ -48,7 +48,10 @@ class InventoryModel(WireModel):
 
 
 class AgentHello(WireModel):
-    """Sent at registration, at every start and whenever something in it changes."""
+    """Sent at registration, at every start and whenever something in it changes.
+
+    architectures: `model_type`s that the in-process engine can build; empty means not known.
+    """
 
     agent_version: Name
     wire_version: Annotated[int, Field(ge=1)]
@@ -58,6 +61,7 @@ class AgentHello(WireModel):
     versions: dict[str, str] = {}
     engines: tuple[Name, ...] = ()
     experiments: tuple[Name, ...] = ()
+    architectures: Annotated[tuple[Name, ...], Field(max_length=2000)] = ()
     models: Annotated[tuple[InventoryModel, ...], Field(max_length=500)] = ()
     problems: tuple[Text, ...] = ()
 

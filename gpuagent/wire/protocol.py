@@ -53,8 +53,13 @@ class RegisterReply(WireModel):
 
 
 class ClaimRequest(WireModel):
-    """Also the agent's sign of life: `hello` is sent at start and when it changed."""
+    """Also the agent's sign of life: `hello` is sent at start and when it changed.
 
+    instance: random per process start. A claim says that the agent runs nothing, so a lease it
+    still holds ends: it died with an earlier instance, or the reply to its claim was lost.
+    """
+
+    instance: Annotated[str, Field(pattern=r"^[0-9a-f]{8,40}$")]
     hello: AgentHello | None = None
 
 

@@ -1,0 +1,145 @@
+"""Checks of a submitted spec that need the organisation's agents or the hub.
+
+What a type alone can check is checked by the wire types. Every refusal names the field and says
+what to do; nothing is stored before all checks pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.accounts.models import Org
+from advisor.errors import InvalidInput
+from advisor.evidence import DeviceFacts
+from advisor.fleet.models import Agent
+from advisor.fleet.selectors import agents_of
+from advisor.shapes import ModelShape, ShapeError, shape_from_config
+from advisor.studies.hub import hub_config
+from gpuagent.wire import AgentHello, ConfigModel, HubModel, InventoryModel, LocalModel, StudySpec
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A spec that may run, with what was found out about its model and hardware."""
+
+    spec: StudySpec
+    agent: Agent | None
+    config: dict[str, Any] | None
+    shape: ModelShape | None
+    device: DeviceFacts | None
+    notices: tuple[str, ...]
+
+
+def check(*, org: Org, spec: StudySpec) -> Intake:
+    """Raises InvalidInput with `fields` keyed by path into the spec."""
+    agent = _agent(org, spec)
+    config, field, notices = _config(spec, agent)
+    shape = _shape(config, field, agent) if config is not None else None
+    return Intake(
+        spec=spec,
+        agent=agent,
+        config=config,
+        shape=shape,
+        device=device_facts(agent) if agent else None,
+        notices=notices,
+    )
+
+
+def device_facts(agent: Agent) -> DeviceFacts:
+    """The device that trials of this agent run on: its first kind of GPU, else the CPU."""
+    hello = agent.hello
+    if hello.gpus:
+        first = hello.gpus[0]
+        same = [gpu for gpu in hello.gpus if gpu.name == first.name]
+        return DeviceFacts(agent.slug, "gpu", first.name, len(same), first.memory_bytes)
+    return DeviceFacts(agent.slug, "cpu", hello.host.cpu, 1, hello.host.memory_bytes)
+
+
+def _refuse(field: str, message: str) -> InvalidInput:
+    return InvalidInput("The study cannot start like this.", {field: [message]})
+
+
+def _agent(org: Org, spec: StudySpec) -> Agent | None:
+    if spec.agent is None:
+        if isinstance(spec.model, LocalModel):
+            raise _refuse("agent", "A folder needs the agent that holds it. Choose the agent.")
+        return None
+    agent = agents_of(org).filter(slug=spec.agent).first()
+    if agent is None:
+        names = ", ".join(agents_of(org).values_list("slug", flat=True)) or "none yet"
+        raise _refuse("agent", f"There is no agent of this name. Agents: {names}.")
+    if spec.engine not in agent.hello.engines:
+        offered = ", ".join(agent.hello.engines) or "no engine"
+        raise _refuse(
+            "engine", f"Agent {agent.slug} offers {offered}. Run its doctor to see what is missing."
+        )
+    return agent
+
+
+def _config(
+    spec: StudySpec, agent: Agent | None
+) -> tuple[dict[str, Any] | None, str, tuple[str, ...]]:
+    model = spec.model
+    if isinstance(model, ConfigModel):
+        if _runs_code(model.config):
+            raise _refuse("model.config", _AUTO_MAP)
+        return model.config, "model.config", ()
+    if isinstance(model, LocalModel):
+        entry = _inventory_entry(model.name, agent)
+        return entry.config, "model.name", ()
+    if isinstance(model, HubModel):
+        answer = hub_config(model)
+        if answer.config is not None and _runs_code(answer.config):
+            raise _refuse("model.id", _AUTO_MAP)
+        return answer.config, "model.id", (answer.notice,) if answer.notice else ()
+    raise TypeError(f"unknown kind of model: {type(model)}")
+
+
+_AUTO_MAP = (
+    "The config names code of its own (auto_map), which is never run here."
+    " Use a model that the engine knows, without auto_map."
+)
+
+
+def _runs_code(config: dict[str, Any]) -> bool:
+    return bool(config.get("auto_map"))
+
+
+def _inventory_entry(name: str, agent: Agent | None) -> InventoryModel:
+    hello: AgentHello | None = agent.hello if agent else None
+    models = hello.models if hello else ()
+    entry = next((m for m in models if m.name == name), None)
+    if entry is None:
+        usable = [m.name for m in models if m.problem is None]
+        offered = ", ".join(usable[:8]) or "none"
+        raise _refuse(
+            "model.name",
+            f"Agent {agent.slug if agent else '–'} has no model folder of this name."
+            f" Usable folders: {offered}. New folders appear within 30 s.",
+        )
+    if entry.problem is not None:
+        raise _refuse("model.name", entry.problem)
+    return entry
+
+
+def _shape(config: dict[str, Any], field: str, agent: Agent | None) -> ModelShape:
+    try:
+        shape = shape_from_config(config)
+    except ShapeError as error:
+        raise _refuse(field, f"The model's config cannot be used: {error}") from error
+    supported = agent.hello.architectures if agent else ()
+    model_type = str(config.get("model_type", ""))
+    if supported and model_type not in supported:
+        raise _refuse(
+            field,
+            f"The agent's transformers does not support the architecture {model_type or '(none)'}."
+            " Use a newer transformers on the agent or another model.",
+        )
+    if not supported and not shape.known:
+        raise _refuse(
+            field,
+            f"The architecture {shape.architecture} is not known here. Use a model of a known"
+            " family, or choose an agent whose engine supports it.",
+        )
+    return shape
