@@ -44,9 +44,20 @@ def study_preview(*, org: Org, spec: StudySpec) -> StudyPreview:
     )
 
 
-def study_create(*, org: Org, user: User | None, spec: StudySpec, actor: str) -> Study:
-    """Store a study with its planned trials and wake the agent after commit."""
-    found = intake.check(org=org, spec=spec)
+def study_create(
+    *,
+    org: Org,
+    user: User | None,
+    spec: StudySpec,
+    actor: str,
+    found: intake.Intake | None = None,
+) -> Study:
+    """Store a study with its planned trials and wake the agent after commit.
+
+    found: what `intake.check` returned, from a caller that must not ask the hub inside its own
+    transaction.
+    """
+    found = found or intake.check(org=org, spec=spec)
     plan = _plan(found)
     with transaction.atomic():
         Org.objects.filter(pk=org.pk).update(next_study_number=F("next_study_number") + 1)
