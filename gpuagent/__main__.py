@@ -1,0 +1,172 @@
+"""`python -m gpuagent register | run | doctor | once SPEC.json`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from gpuagent.client import AdvisorClient, ClientError
+from gpuagent.config import (
+    AgentConfig,
+    Identity,
+    load_config,
+    read_identity,
+    server_url,
+    write_identity,
+)
+from gpuagent.errors import ConfigError
+from gpuagent.wire import TrialSpec
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; a wrong setting is one line on stderr and exit code 2."""
+    args = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.DEBUG if args.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for noisy in ("httpx", "celery.app.trace", "celery.worker.strategy"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        code: int = args.run(args, load_config())
+    except ConfigError as error:
+        print(f"gpuagent {args.command}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpuagent", description="Runs trials for the advisor.")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    register = commands.add_parser("register", help="join a server with a one-time token")
+    register.add_argument("--server", required=True, help="address of the dashboard")
+    register.add_argument("--token", required=True, help="one-time registration token (tar_…)")
+    register.add_argument("--name", default=None, help="name of this agent; default: host name")
+    register.set_defaults(run=_register)
+
+    run = commands.add_parser("run", help="work: claim trials, run them, report")
+    run.set_defaults(run=_run)
+
+    doctor = commands.add_parser("doctor", help="say what works and how to fix the rest")
+    doctor.add_argument("--json", action="store_true")
+    doctor.set_defaults(run=_doctor)
+
+    once = commands.add_parser("once", help="run one trial from a file, without a server")
+    once.add_argument("spec", type=Path, help="a TrialSpec as JSON")
+    once.add_argument("-o", "--output", type=Path, default=None, help="write the outcome here")
+    once.set_defaults(run=_once)
+    return parser
+
+
+def _slug(text: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50].strip("-")
+    return slug or "agent"
+
+
+def _register(args: argparse.Namespace, config: AgentConfig) -> int:
+    from gpuagent import environment
+
+    address = server_url(args.server)
+    slug = _slug(args.name or socket.gethostname())
+    client = AdvisorClient(address)
+    try:
+        reply = client.register(
+            token=args.token, slug=slug, hello=environment.build_hello(config.model_roots)
+        )
+    except ValidationError as error:
+        raise ConfigError("the token is too short: copy it whole from the dashboard") from error
+    except ClientError as error:
+        raise ConfigError(f"{address} did not register this agent: {error}") from error
+    finally:
+        client.close()
+    write_identity(
+        config,
+        Identity(
+            server_url=address,
+            slug=reply.slug,
+            credential=reply.credential,
+            broker_url=reply.broker_url,
+        ),
+    )
+    print(f"Registered as {reply.slug}. Next: python -m gpuagent run")
+    return EXIT_OK
+
+
+def _run(args: argparse.Namespace, config: AgentConfig) -> int:
+    from gpuagent.daemon import serve
+
+    return serve(config, read_identity(config))
+
+
+def _doctor(args: argparse.Namespace, config: AgentConfig) -> int:
+    from gpuagent import doctor
+
+    identity = read_identity(config) if config.identity_path.exists() else None
+    checks = doctor.run(
+        state_dir=config.state_dir,
+        model_roots=config.model_roots,
+        broker_url=config.broker_url or (identity.broker_url if identity else None),
+        server_url=identity.server_url if identity else None,
+        credential=identity.credential if identity else None,
+    )
+    if args.json:
+        print(json.dumps([check.to_dict() for check in checks], indent=2))
+    else:
+        for check in checks:
+            print(check.line())
+    return EXIT_FAILED if any(check.state == "fail" for check in checks) else EXIT_OK
+
+
+def _once(args: argparse.Namespace, config: AgentConfig) -> int:
+    from gpuagent.isolate import TrialProcess
+
+    try:
+        spec = TrialSpec.model_validate_json(args.spec.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{args.spec} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ConfigError(f"{args.spec}: {where}: {first['msg']}") from error
+    with tempfile.TemporaryDirectory(prefix="gpuagent-once-") as folder:
+        process = TrialProcess.start(spec, Path(folder), model_roots=config.model_roots)
+        try:
+            while not process.wait(0.2):
+                _show(process)
+            _show(process)
+            outcome = process.outcome()
+        finally:
+            process.kill()
+    text = outcome.model_dump_json(indent=2)
+    if args.output:
+        args.output.write_text(text)
+    else:
+        print(text)
+    if outcome.failure is not None:
+        print(f"failed: {outcome.failure.message}", file=sys.stderr)
+    return EXIT_OK if outcome.status == "succeeded" else EXIT_FAILED
+
+
+def _show(process: object) -> None:
+    for event in process.poll_events():  # type: ignore[attr-defined]
+        share = f"{event.done_frac:4.0%} " if event.done_frac is not None else ""
+        print(f"{event.phase:8} {share}{event.message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
