@@ -1,0 +1,44 @@
+"""Charts by id. A new chart is one file, one line here and one test file.
+
+Pure: evidence in, values out; knows neither Django nor the network.
+"""
+
+from advisor.charts import kv_cache, latency_spread, latency_trials, speed_grid
+from advisor.charts.base import Builder, Chart, ChartInput, Column
+
+CHARTS: dict[str, Builder] = {
+    "ttft-trials": latency_trials.ttft,
+    "itl-trials": latency_trials.itl,
+    "e2e-trials": latency_trials.e2e,
+    "ttft-spread": latency_spread.ttft,
+    "itl-spread": latency_spread.itl,
+    "kv-speed": kv_cache.speed,
+    "kv-memory": kv_cache.memory,
+    "prefill-grid": speed_grid.prefill,
+    "decode-grid": speed_grid.decode,
+}
+
+STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
+    ("ttft-trials", "itl-trials", "e2e-trials"),
+    ("ttft-spread", "itl-spread"),
+    ("kv-speed", "kv-memory"),
+    ("prefill-grid", "decode-grid"),
+)
+"""Charts of a study page, in order; those of one tuple share a box with a switch."""
+
+
+def chart(chart_id: str, data: ChartInput) -> Chart:
+    """Build one chart. Raises KeyError for an id that is not registered."""
+    return CHARTS[chart_id](data)
+
+
+def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
+    """The groups of a study page. In each, empty charts are left out unless all are empty."""
+    groups = []
+    for ids in STUDY_CHARTS:
+        built = [chart(chart_id, data) for chart_id in ids]
+        groups.append(tuple(c for c in built if not c.is_empty) or (built[0],))
+    return tuple(groups)
+
+
+__all__ = ["CHARTS", "Chart", "ChartInput", "Column", "chart", "study_charts"]
