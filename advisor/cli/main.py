@@ -1,6 +1,6 @@
 """Entry point of `tuning-advisor`: picks the subcommand; a user error is one line and exit code 2.
 
-A subcommand is a module with `HELP`, `add_arguments(parser)` and `run(args) -> int`; it is imported
+A subcommand is a module with `add_arguments(parser)` and `run(args) -> int`; it is imported
 only when it is asked for, so `estimate` never pays for what `study` needs.
 """
 
@@ -15,7 +15,9 @@ from types import ModuleType
 from advisor import __version__
 from advisor.cli.errors import CliError
 
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "study": ("advisor.cli.study", "submit a study, follow it, fetch its report"),
+}
 
 EXIT_OK, EXIT_FAILED, EXIT_ERROR, EXIT_NOT_PROVEN = 0, 1, 2, 3
 

@@ -1,0 +1,178 @@
+"""`tuning-advisor study submit | show | report`: studies from a shell or a CI job."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from advisor import units
+from advisor.cli.api_client import ApiClient
+from advisor.cli.errors import CliError
+
+POLL_S = 1.0
+TERMINAL = ("finished", "cancelled")
+EXIT_BY_VERDICT = {"met": 0, "no_targets": 0, "missed": 1, "not_proven": 3, "no_verdict": 3}
+REPORT_FORMATS = ("html", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    submit = actions.add_parser("submit", help="submit a study from a YAML or JSON file")
+    submit.add_argument("file", type=Path)
+    submit.add_argument("--wait", action="store_true", help="follow it; exit by its verdict")
+    submit.add_argument("--json", action="store_true", help="print the study as JSON")
+    show = actions.add_parser("show", help="verdict, targets, findings and trials of a study")
+    show.add_argument("id")
+    show.add_argument("--json", action="store_true")
+    report = actions.add_parser("report", help="download the report")
+    report.add_argument("id")
+    report.add_argument("--format", choices=REPORT_FORMATS, default="html")
+    report.add_argument("-o", "--output", type=Path, default=None)
+
+
+def run(args: argparse.Namespace) -> int:
+    client = ApiClient.from_environment()
+    console = Console()
+    if args.action == "report":
+        content = client.get_bytes(f"studies/{args.id}/report", format=args.format)
+        return _write(content, args.output)
+    if args.action == "submit":
+        study = client.post("studies", read_spec(args.file))
+        if args.wait:
+            study = follow(client, study["id"], Console(stderr=True))
+        elif not args.json:
+            console.print(f"Study {study['number']} {study['id']}\n{study['urls']['dashboard']}")
+            return 0
+    else:
+        study = client.get(f"studies/{args.id}")
+    if args.json:
+        print(json.dumps(study, indent=2))
+    else:
+        show_study(client, study, console)
+    waited = args.action == "show" or args.wait
+    return EXIT_BY_VERDICT[study["verdict"]["status"]] if waited else 0
+
+
+def read_spec(path: Path) -> Any:
+    """The file's content; JSON is a subset of YAML. Raises CliError naming file and line."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{path} cannot be read: {error}") from error
+    try:
+        spec = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise CliError(f"{path} is no YAML: {error}") from error
+    if not isinstance(spec, dict):
+        raise CliError(f"{path} holds no study: it must be a mapping with name, model, workload")
+    return spec
+
+
+def follow(client: ApiClient, study_id: str, console: Console) -> Any:
+    """Show progress until the study ends; return it. Survives a server that restarts."""
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=console,
+    )
+    misses = 0
+    last_text = ""
+    with progress:
+        task = progress.add_task("waiting", total=1.0, left="")
+        while True:
+            try:
+                study = client.get(f"studies/{study_id}")
+                misses = 0
+            except CliError:
+                misses += 1
+                if misses > 60:
+                    raise
+                time.sleep(POLL_S)
+                continue
+            done = study["progress"]
+            text = _now(study)
+            left = done["remaining_s"]
+            progress.update(
+                task,
+                completed=done["done_frac"],
+                description=escape(text),
+                left="" if not left else f"about {units.seconds(left)} left",
+            )
+            if not console.is_terminal and text != last_text:
+                console.print(f"{done['done_frac']:4.0%} {escape(text)}", highlight=False)
+                last_text = text
+            if study["state"] in TERMINAL:
+                return study
+            time.sleep(POLL_S)
+
+
+def _now(study: dict[str, Any]) -> str:
+    progress = study["progress"]
+    current = progress["current"]
+    if current is None:
+        return f"{study['phase']}: trial {progress['trials_done']} of {progress['trials_total']}"
+    return (
+        f"Trial {current['ordinal']} of {progress['trials_total']}, {current['title']}:"
+        f" {current['text'] or current['phase']}"
+    )
+
+
+def show_study(client: ApiClient, study: dict[str, Any], console: Console) -> None:
+    """Print verdict, targets, findings and recommended settings."""
+    verdict = study["verdict"]
+    console.print(f"\n[bold]{escape(verdict['sentence'])}[/bold]", highlight=False)
+    if verdict["lede"]:
+        console.print(escape(verdict["lede"]), highlight=False)
+    for target in verdict["targets"]:
+        console.print(f"  {escape(_target(target))}", highlight=False)
+    findings = client.get(f"studies/{study['id']}/findings")["results"]
+    shown = [f for f in findings if f["verdict"] in ("fail", "cannot_tell", "informative", "pass")]
+    console.print("\n[bold]Findings[/bold]")
+    for finding in shown:
+        console.print(f"  {finding['verdict']:11}  {escape(finding['title'])}", highlight=False)
+    console.print("\n[bold]Recommended settings[/bold]")
+    if verdict["changes"]:
+        for knob, change in verdict["changes"].items():
+            console.print(
+                f"  {knob}: {change['current']} → {change['recommended']}", highlight=False
+            )
+        console.print(f"  {escape(verdict['verification']['sentence'])}", highlight=False)
+    else:
+        console.print("  Keep the current settings: no measured trial was better.")
+
+
+def _target(target: dict[str, Any]) -> str:
+    name = units.METRIC_NAMES[target["metric"]]
+    sign = "≥" if target["metric"] == "output_tok_s" else "≤"
+    value = units.metric(target["metric"], target["value"])
+    interval = ""
+    if target["low"] is not None and target["high"] is not None:
+        low, high = (units.metric(target["metric"], target[key]) for key in ("low", "high"))
+        interval = f" (95 % interval {low} to {high}, n = {target['n']})"
+    verdict = target["verdict"].replace("_", " ")
+    limit = units.metric(target["metric"], target["limit"])
+    line = f"{name} {target['statistic']} {sign} {limit}: {verdict}, {value}{interval}"
+    return line + (f". {target['reason']}" if target["verdict"] != "met" else "")
+
+
+def _write(content: bytes, output: Path | None) -> int:
+    if output is None:
+        sys.stdout.buffer.write(content)
+        return 0
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise CliError(f"{output} cannot be written: {error.strerror}") from error
+    return 0
