@@ -222,7 +222,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "advisor.api.pagination.NewestFirst",
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["advisor.api.wire_parser.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "advisor.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
@@ -237,7 +237,9 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "COMPONENT_SPLIT_REQUEST": True,
+    # The types are pydantic's: JSON Schema 2020-12, which is OpenAPI 3.1, with enums of its own.
+    "OAS_VERSION": "3.1.0",
+    "POSTPROCESSING_HOOKS": [],
 }
 
 # --- dispatch (see docs/architecture.md, "Dispatch") ------------------------------------------

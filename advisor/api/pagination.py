@@ -1,0 +1,51 @@
+"""Cursor pagination: a page stays right while rows are added, and the last page costs no more.
+
+`{next, previous, results}`; `next` and `previous` are whole URLs or null. `limit` sets the page
+size up to 200.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework.exceptions import NotFound
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+
+from advisor.errors import InvalidInput
+
+
+class NewestFirst(CursorPagination):
+    ordering: str | tuple[str, ...] = ("-created_at", "-pk")
+    page_size = 50
+    page_size_query_param = "limit"
+    max_page_size = 200
+
+    def get_page_size(self, request: Request) -> int:
+        """As asked for. Nonsense is an error, not silently the default."""
+        wanted = request.query_params.get(self.page_size_query_param)
+        if wanted is None:
+            return self.page_size
+        if not (
+            wanted.isascii() and wanted.isdigit() and 1 <= int(wanted[:9]) <= self.max_page_size
+        ):
+            text = f"Enter a whole number from 1 to {self.max_page_size}."
+            raise InvalidInput(f"limit: {text}", {"limit": [text]})
+        return int(wanted)
+
+    def paginate_queryset(
+        self, queryset: QuerySet[Any], request: Request, view: Any = None
+    ) -> list[Any] | None:
+        try:
+            return super().paginate_queryset(queryset, request, view=view)
+        except (NotFound, ValueError, TypeError, OverflowError):
+            # A cursor that was not made here also reaches the database as a comparison value.
+            text = "Take the cursor from next or previous of an earlier answer."
+            raise InvalidInput(f"cursor: {text}", {"cursor": [text]}) from None
+
+
+class InOrder(NewestFirst):
+    """Trials of a study, in the order in which they were planned."""
+
+    ordering = ("ordinal",)

@@ -1,0 +1,51 @@
+"""Trials of a study, and one trial with its full result."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from advisor.accounts.auth import org_of
+from advisor.api.pagination import InOrder
+from advisor.api.schema import PAGING, operation
+from advisor.api.serializers.base import respond
+from advisor.api.serializers.trials import TrialAnswer, TrialPage, trial_answer
+from advisor.studies.selectors import study_get, trial_get, trials_of
+
+FULL = OpenApiParameter("full", bool, description="1 to have every raw sample in `result`.")
+
+
+class StudyTrials(APIView):
+    @operation(
+        "studies_trials",
+        tag="trials",
+        summary="Trials of a study in the order of the plan",
+        response=TrialPage,
+        parameters=(FULL, *PAGING),
+        errors=(400, 404),
+    )
+    def get(self, request: Request, study_id: UUID) -> Response:
+        study = study_get(org=org_of(request), study_id=study_id)
+        full = request.query_params.get("full") in ("1", "true")
+        paginator = InOrder()
+        rows = paginator.paginate_queryset(trials_of(study), request, view=self) or []
+        return paginator.get_paginated_response(
+            [trial_answer(row, full=full).model_dump(mode="json") for row in rows]
+        )
+
+
+class TrialDetail(APIView):
+    @operation(
+        "trials_read",
+        tag="trials",
+        summary="One trial with its full result",
+        response=TrialAnswer,
+        errors=(404,),
+    )
+    def get(self, request: Request, trial_id: UUID) -> Response:
+        trial = trial_get(org=org_of(request), trial_id=trial_id)
+        return respond(trial_answer(trial, full=True))
