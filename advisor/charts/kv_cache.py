@@ -31,7 +31,7 @@ def speed(data: ChartInput) -> Chart:
         title=_speed_title(cached, uncached),
         note=(
             f"Median over {_counts(result)} decode steps of one sequence in trial {trial.ordinal}; "
-            f"bands are {figure.INTERVALS}. Without the cache every step reads the whole context again."
+            f"bands are {figure.INTERVALS}. Without it every step reads the whole context again."
         ),
         label="Line chart of decode speed against context length with and without the KV cache",
         figure=_speed_figure(cached, uncached),

@@ -25,7 +25,9 @@ def _org_page(view: View, right: str | None) -> View:
     def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         membership = getattr(request, "membership", None)
         if membership is None:
-            raise PermissionDenied("You are not a member of an organisation. Ask an owner to add you.")
+            raise PermissionDenied(
+                "You are not a member of an organisation. Ask an owner to add you."
+            )
         if right and not getattr(membership, right):
             raise PermissionDenied(_DENIED[right])
         try:

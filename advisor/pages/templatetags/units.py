@@ -84,7 +84,7 @@ def until(moment: datetime | None) -> str:
 
 @register.filter
 def moment(value: datetime | None) -> str:
-    """"today 09:42", "3 Nov 09:42" or "3 Nov 2025", in the server's time zone."""
+    """ "today 09:42", "3 Nov 09:42" or "3 Nov 2025", in the server's time zone."""
     if value is None:
         return units.DASH
     local, now = timezone.localtime(value), timezone.localtime()

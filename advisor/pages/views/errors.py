@@ -32,9 +32,13 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return HttpResponse(_STATIC_500, status=500)
 
 
-_STATIC_500 = """<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>Error · LLM Tuning Advisor</title></head>
-<body><h1>The server failed on this page</h1><p>Nothing was changed. Load the page again; if it stays,
-tell the operator the time and the address, the server's log has the cause.</p>
-<p><a href="/studies/">Studies</a></p></body></html>
+_STATIC_500 = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Error · LLM Tuning Advisor</title></head>
+<body><h1>The server failed on this page</h1>
+<p>Nothing was changed. Load the page again; if it stays, tell the operator the time and the
+address: the server's log has the cause.</p>
+<p><a href="/studies/">Studies</a></p></body>
+</html>
 """

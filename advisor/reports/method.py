@@ -1,0 +1,144 @@
+"""How a study was measured, on what, and how far its statements reach: sentences for the report."""
+
+from __future__ import annotations
+
+from advisor import units
+from advisor.evidence import Measurement, StudyEvidence
+from advisor.verdict import StudyVerdict
+from gpuagent.wire import ConfigModel, EnvironmentSnapshot
+from gpuagent.wire.trial import BaselineResult, KvCacheResult, VerifyResult
+
+
+def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
+    """What was done, in the order in which a reader doubts it."""
+    lines = []
+    baselines = [r for t in evidence.trials if (r := t.measured(BaselineResult))]
+    if baselines:
+        lines.append(_arrivals(baselines))
+        lines.append(_warm_up(baselines))
+        lines.append(_quality(baselines))
+    verify = _first(evidence, VerifyResult)
+    if verify is not None:
+        order = " ".join(run.side.upper() for run in verify.runs)
+        lines.append(
+            f"Verification: {len(verify.runs)} runs, interleaved as {order} (A current,"
+            " B recommended), each with its own seed and fresh prompts."
+        )
+    kv = _first(evidence, KvCacheResult)
+    if kv is not None:
+        lines.append(
+            f"KV cache: decode steps with and without the cache at {len(kv.points)} context"
+            " lengths; the cache's bytes are counted from its tensors."
+        )
+    for metric in dict.fromkeys(t.metric for t in evidence.spec.targets):
+        definition = units.METRIC_DEFINITIONS[metric]
+        lines.append(f"{units.METRIC_NAMES[metric]} is {definition}.")
+    if baselines:
+        lines.append(
+            "Intervals are 95 %: order statistics for percentiles (bootstrap over requests for"
+            " gaps between tokens), t intervals for means. A target counts as met or missed only"
+            " where a test at that confidence says so."
+        )
+    return tuple(line.replace(" %", f"{units.NBSP}%") for line in lines)
+
+
+def _first(evidence: StudyEvidence, kind: type[Measurement]) -> Measurement | None:
+    found = evidence.succeeded(kind)
+    return found[0].measured(kind) if found else None
+
+
+def _arrivals(baselines: list[BaselineResult]) -> str:
+    sent = sum(len(r.requests) for r in baselines)
+    failed = sum(1 for r in baselines for q in r.requests if q.error is not None or not q.token_s)
+    open_loop = all(r.arrivals == "poisson" for r in baselines)
+    how = (
+        "Open-loop Poisson arrivals, timed from the intended send"
+        if open_loop
+        else "One request after the other (closed loop), so no claim is made about a request rate"
+    )
+    tail = "none failed" if not failed else f"{failed:,} failed and count as over every limit"
+    return f"{how}; {sent:,} requests in {len(baselines)} trials, {tail}."
+
+
+def _warm_up(baselines: list[BaselineResult]) -> str:
+    rounds = sorted({r.cold.warmup_iterations for r in baselines})
+    text = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
+    load = max(r.cold.load_s for r in baselines)
+    return (
+        f"Loading ({units.seconds(load)} at most) and {text} warm-up rounds are kept apart from"
+        " every number; the grid repeats each timing with the clock synchronised at both ends."
+    )
+
+
+def _quality(baselines: list[BaselineResult]) -> str:
+    known = [r.perplexity for r in baselines if r.perplexity is not None]
+    if not known:
+        reason = next((r.perplexity_reason for r in baselines if r.perplexity_reason), "")
+        return f"Quality was not measured: {reason or 'no reason recorded'}."
+    values = ", ".join(f"{units.number(p.value, 4)}" for p in known)
+    first = known[0]
+    return f"Quality: perplexity on {first.text}, {first.tokens:,} tokens: {values}."
+
+
+def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
+    """Where it was measured, from the last finished trial's own snapshot."""
+    results = [t.result for t in evidence.trials if t.result is not None]
+    if not results:
+        return []
+    snapshot = results[-1].environment
+    lines = [("Device", _device(snapshot)), ("Host", _host(snapshot))]
+    if snapshot.driver_version:
+        lines.append(("Driver", snapshot.driver_version))
+    if snapshot.versions:
+        names = ", ".join(f"{name} {version}" for name, version in snapshot.versions.items())
+        lines.append(("Software", names))
+    if snapshot.threads is not None:
+        lines.append(("Threads", str(snapshot.threads)))
+    loaded = _first(evidence, BaselineResult)
+    if loaded is not None:
+        model = loaded.model
+        lines.append(
+            (
+                "Model as loaded",
+                f"{model.architecture}, {units.count(model.params)} parameters,"
+                f" {units.memory(model.stored_weight_bytes)} of weights"
+                + (", random weights" if model.random_weights else ""),
+            )
+        )
+    return lines
+
+
+def _device(snapshot: EnvironmentSnapshot) -> str:
+    if not snapshot.gpus:
+        return snapshot.device
+    first = snapshot.gpus[0]
+    parts = [f"{len(snapshot.gpus)} × {first.name}"]
+    if first.memory_bytes:
+        parts.append(units.memory(first.memory_bytes))
+    if first.power_limit_w:
+        parts.append(f"power limit {first.power_limit_w:.0f}{units.NBSP}W")
+    parts.append("MIG on" if first.mig else "MIG off")
+    return ", ".join(parts)
+
+
+def _host(snapshot: EnvironmentSnapshot) -> str:
+    host = snapshot.host
+    memory = units.memory(host.memory_bytes)
+    return f"{host.cpu}, {host.logical_cores} logical cores, {memory}, {host.os}"
+
+
+def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ...]:
+    """What the report does not say."""
+    lines = ["Holds for this device, these software versions and this mix of lengths."]
+    if isinstance(evidence.spec.model, ConfigModel):
+        lines.append("Random weights: speed and memory are those of the model, quality is not.")
+    if evidence.spec.workload.request_rate_per_s is None:
+        lines.append("Measured with one stream: latency under concurrent load is not known.")
+    if verdict.verification in ("measured_once", "none") and verdict.recommended is not None:
+        lines.append("The recommendation was measured once and not yet repeated against today's.")
+    for trial in evidence.trials:
+        if trial.result is not None and trial.result.validity.verdict != "valid":
+            reasons = "; ".join(trial.result.validity.reasons)
+            lines.append(f"Trial {trial.ordinal}: {reasons}.")
+    lines += [f"Not known: {text}" for text in verdict.unknown]
+    return tuple(lines)
