@@ -34,7 +34,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceBasis:
-    """The price a cost figure rests on, with its spread and a sentence saying where it comes from."""
+    """The price a cost figure rests on, its spread, and a sentence saying where it comes from."""
 
     usd_per_gpu_hour: float
     low_usd: float

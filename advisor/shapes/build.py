@@ -87,6 +87,7 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
         groups=group_layers(layers),
         torch_dtype=_dtype(top, text),
         quant=quant,
+        sparse_topk=text.opt_int("index_topk", minimum=0) or None,
         known=known,
         notes=tuple(notes),
     )

@@ -76,6 +76,7 @@ class ModelShape:
     groups: tuple[tuple[int, LayerShape], ...]  # (count, layer) of equal layers
     torch_dtype: str  # of the config; "unknown" when it states none
     quant: QuantScheme | None = None
+    sparse_topk: int | None = None  # tokens a sparse-attention layer reads in full
     known: bool = True
     params_bounds: tuple[int, int] | None = None  # for unknown architectures
     notes: tuple[str, ...] = ()
