@@ -85,6 +85,7 @@ def _quick_and_alone(settings: Any, tmp_path: Any) -> Iterator[None]:
     }
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.HUB_CHECK = False
+    settings.STATIC_ROOT = tmp_path
     settings.ARTIFACT_DIR = tmp_path / "artifacts"
     cache.clear()
     yield

@@ -15,8 +15,8 @@ SESSION_KEY = "org"
 class OrgMiddleware:
     """Sets `request.org` and `request.membership`; both None for a stranger to all of them.
 
-    Sessions only: a request with a token gets its organisation from the token (`accounts.auth`),
-    and pages never accept tokens.
+    Sessions only. A request with a bearer token gets its organisation from the token
+    (`accounts.auth`), so its cookies are not even read; pages never accept tokens.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -24,7 +24,8 @@ class OrgMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         membership = None
-        if request.user.is_authenticated:
+        by_token = request.headers.get("Authorization", "").lower().startswith("bearer")
+        if not by_token and request.user.is_authenticated:
             membership = membership_of(user=request.user, org_id=request.session.get(SESSION_KEY))
         request.membership = membership
         request.org = membership.org if membership else None
