@@ -97,9 +97,16 @@ class Finding(_Value):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of the catalogue; `check` is pure and may return several findings."""
+    """One rule of the catalogue; `check` is pure and may return several findings.
+
+    id: noun of the failing state, in the URL. code: prefix of its file, letter of the group first.
+    needs: what must have been measured, in words; shown where the rule does not apply.
+    sees_invalid: gets trials whose measurement is invalid, too. Never a rule that gives advice on
+    settings.
+    """
 
     id: str
+    code: str
     group: Literal[
         "memory", "attention", "kernels", "scheduling", "precision", "targets", "measurement"
     ]
@@ -113,3 +120,4 @@ class Rule:
     needs: tuple[str, ...]
     knobs: tuple[str, ...]
     check: Callable[[StudyEvidence], list[Finding]]
+    sees_invalid: bool = False

@@ -1,0 +1,201 @@
+"""Decode takes much longer than reading the weights and the cache once per step must take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor import units
+from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.measures import baseline_of, cell_at, median_s, times
+from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
+from advisor.shapes import ModelShape
+from advisor.thresholds import DECODE_MIN_EFFICIENCY
+from gpuagent.wire.trial import BaselineResult, GridCell
+
+ID = "decode-below-roofline"
+ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class _Roofline:
+    step_s: float
+    floor_s: float
+    step_bytes: float
+    bandwidth_bytes_s: float
+    n: int
+
+    @property
+    def efficiency(self) -> float:
+        return self.floor_s / self.step_s
+
+
+def check(evidence: StudyEvidence) -> list[Finding]:
+    trial = evidence.current
+    result = trial.measured(BaselineResult) if trial is not None and trial.usable else None
+    if trial is None or result is None:
+        return [_not_applicable("A valid baseline of the current settings")]
+    if not evidence.spec.current.kv_cache:
+        return [_not_applicable("A baseline with the KV cache on: without it a step is a prefill")]
+    if result.read_bandwidth_bytes_s.value is None:
+        reason = result.read_bandwidth_bytes_s.reason or "not measured"
+        return [_not_applicable(f"The read bandwidth of the device ({reason})")]
+    cell = cell_at(result, batch=1)
+    roofline = _roofline(result, cell, evidence.shape) if cell is not None else None
+    if cell is None or roofline is None:
+        return [_not_applicable("Decode steps at batch 1")]
+    return [_finding(evidence, trial, cell, roofline)]
+
+
+def _roofline(result: BaselineResult, cell: GridCell, shape: ModelShape | None) -> _Roofline | None:
+    step_s = median_s(cell.decode_step_s)
+    bandwidth = result.read_bandwidth_bytes_s.value
+    if not step_s or not bandwidth:
+        return None
+    step_bytes = result.model.stored_weight_bytes * _read_share(shape)
+    if shape is not None:
+        itemsize = ITEMSIZE.get(result.model.dtype, 2)
+        step_bytes += shape.kv_bytes_for(cell.input_tokens, itemsize)
+    return _Roofline(step_s, step_bytes / bandwidth, step_bytes, bandwidth, cell.decode_step_s.n)
+
+
+def _read_share(shape: ModelShape | None) -> float:
+    """Share of the stored weights that one token at batch 1 reads.
+
+    Experts that are not chosen stay unread, and so does an embedding table of its own: one row.
+    """
+    if shape is None or not shape.params_total:
+        return 1.0
+    unread = 0 if shape.tied else shape.params_embedding
+    return (shape.params_active - unread - shape.params_vision) / shape.params_total
+
+
+def _finding(
+    evidence: StudyEvidence, trial: TrialEvidence, cell: GridCell, roofline: _Roofline
+) -> Finding:
+    result = baseline_of(trial)
+    share = units.percent(roofline.efficiency)
+    items = [
+        EvidenceItem(
+            text=f"A decode step at batch 1 takes {units.seconds(roofline.step_s)} (median, "
+            f"n = {roofline.n}); reading {units.memory(roofline.step_bytes)} at "
+            f"{units.bandwidth(roofline.bandwidth_bytes_s)} takes "
+            f"{units.seconds(roofline.floor_s)}: {share} of the measured bandwidth",
+            value=roofline.efficiency,
+            unit="share",
+            n=roofline.n,
+            trial_id=trial.trial_id,
+            chart="decode-grid",
+        ),
+        *_batch_item(result, cell, trial),
+    ]
+    if roofline.efficiency >= DECODE_MIN_EFFICIENCY.value:
+        note = " (part of the model stays in the processor's cache)"
+        return Finding(
+            rule_id=ID,
+            verdict=Verdict.PASS,
+            title=f"Decode runs at {share} of the memory bandwidth"
+            + (note if roofline.efficiency > 1 else ""),
+            evidence=tuple(items),
+        )
+    slower = roofline.step_s / roofline.floor_s
+    # At the threshold the step would take floor / threshold; all of it would be the floor itself.
+    reachable = roofline.floor_s / DECODE_MIN_EFFICIENCY.value / roofline.step_s - 1
+    return Finding(
+        rule_id=ID,
+        verdict=Verdict.FAIL,
+        title=f"Close the gap to memory bandwidth: a decode step takes {times(slower)} the time "
+        "that reading the model needs",
+        summary="At batch 1 a decode step reads every weight once and computes little, so the time "
+        "above that read is lost to slow kernels, launch overhead or idle cores.",
+        evidence=tuple(items),
+        change=_change(evidence, trial),
+        effect=Effect(
+            metric="itl_s",
+            change_frac=reachable,
+            low=roofline.efficiency - 1,
+            high=0.0,
+            basis="modelled",
+            better=True,
+            from_trial=trial.trial_id,
+        ),
+        confidence="medium",
+        confidence_reason="the floor is a bound from measured bandwidth, the way to it is not "
+        "measured",
+    )
+
+
+def _batch_item(result: BaselineResult, one: GridCell, trial: TrialEvidence) -> list[EvidenceItem]:
+    """A larger batch for nearly the same step time says that compute is not the limit."""
+    others = [c for c in result.cells if c.batch > 1 and c.input_tokens == one.input_tokens]
+    base = median_s(one.decode_step_s)
+    if not others or not base:
+        return []
+    other = max(others, key=lambda c: c.batch)
+    step = median_s(other.decode_step_s)
+    if not step:
+        return []
+    return [
+        EvidenceItem(
+            text=f"Batch {other.batch} takes {times(step / base)} the step of batch 1, so "
+            f"{times(other.batch * base / step)} the tokens per second",
+            value=step / base,
+            unit="×",
+            n=other.decode_step_s.n,
+            trial_id=trial.trial_id,
+            chart="decode-grid",
+        )
+    ]
+
+
+def _change(evidence: StudyEvidence, trial: TrialEvidence) -> Change:
+    environment = trial.result.environment if trial.result is not None else None
+    if evidence.device is not None and evidence.device.kind == "gpu":
+        return Change(
+            text="Remove launch overhead: compile the decode step or serve with an engine that "
+            "captures it as a CUDA graph; raise the batch where latency allows."
+        )
+    cores = environment.host.physical_cores if environment is not None else None
+    threads = environment.threads if environment is not None else None
+    if cores is not None and threads is not None and threads != cores:
+        return Change(
+            text=f"Use one thread per physical core: {cores} instead of {threads}.",
+            settings={"threads": cores},
+        )
+    if baseline_of(trial).model.dtype != "float32":
+        return Change(
+            text="Measure float32: processors without 16-bit matrix instructions convert every "
+            "weight at every step.",
+            settings={"dtype": "float32"},
+        )
+    return Change(
+        text="Profile a decode step: the time is in kernels or between them, not in reading."
+    )
+
+
+def _not_applicable(missing: str) -> Finding:
+    return Finding(
+        rule_id=ID,
+        verdict=Verdict.NOT_APPLICABLE,
+        title="Decode speed cannot be compared with memory bandwidth",
+        missing=missing,
+    )
+
+
+RULE = Rule(
+    id=ID,
+    code="k001",
+    group="kernels",
+    title="Decode keeps up with memory bandwidth",
+    failing_title="Close the gap to memory bandwidth",
+    why="At small batch every output token reads the whole model once. That read sets a floor that "
+    "no setting goes below; the distance to it is what tuning can win.",
+    how_measured="Stored weight bytes plus KV bytes of the context, divided by the read bandwidth "
+    "measured on the same device in the same trial, against the median decode step at batch 1.",
+    threshold=f"Fails below {DECODE_MIN_EFFICIENCY.value * 100:.0f} % of the measured bandwidth.",
+    source=DECODE_MIN_EFFICIENCY.source,
+    when_not="When only throughput at large batch counts: there the step is bound by compute, and "
+    "this floor says nothing.",
+    needs=("a valid baseline of the current settings with its read bandwidth",),
+    knobs=("threads", "dtype"),
+    check=check,
+)

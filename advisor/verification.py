@@ -1,0 +1,143 @@
+"""What an interleaved A/B trial proved about a candidate. Pure.
+
+One number per run and metric (the mean over the run's requests), compared by the exact permutation
+test of `gpuagent.stats.compare`. The decisive metric is that of the first target the current
+settings do not meet, else end-to-end latency. A candidate whose perplexity rose beyond the allowed
+share is contradicted, however fast it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from advisor import units
+from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.request_metrics import RequestMetrics, request_metrics, throughput
+from advisor.targets import target_statuses
+from advisor.thresholds import MAX_PERPLEXITY_INCREASE
+from gpuagent.stats import Comparison, compare
+from gpuagent.wire import EngineSettings
+from gpuagent.wire.trial import AbRun, VerifyResult
+
+COMPARED = ("ttft_s", "itl_s", "e2e_s", "output_tok_s")
+
+Outcome = Literal["verified", "not_proven", "contradicted"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationOutcome:
+    """comparisons: metric -> candidate against current; `decisive` names the one that decided."""
+
+    status: Outcome
+    trial: TrialEvidence
+    candidate: EngineSettings
+    decisive: str
+    comparisons: dict[str, Comparison]
+    sentence: str
+
+
+def verification_of(
+    evidence: StudyEvidence, candidate: EngineSettings
+) -> VerificationOutcome | None:
+    """The newest usable A/B trial of `candidate` against the current settings, judged."""
+    for trial in reversed(evidence.trials):
+        result = trial.measured(VerifyResult)
+        if result is not None and trial.usable and result.candidate == candidate:
+            return _judge(evidence, trial, result)
+    return None
+
+
+def _judge(
+    evidence: StudyEvidence, trial: TrialEvidence, result: VerifyResult
+) -> VerificationOutcome | None:
+    comparisons = compare_runs(result)
+    if not comparisons:
+        return None
+    decisive = _decisive(evidence, comparisons)
+    found = comparisons[decisive]
+    worse_quality = quality_lost(result)
+    status: Outcome = "not_proven"
+    if worse_quality is not None or found.verdict == "worse":
+        status = "contradicted"
+    elif found.verdict == "better":
+        status = "verified"
+    return VerificationOutcome(
+        status=status,
+        trial=trial,
+        candidate=result.candidate,
+        decisive=decisive,
+        comparisons=comparisons,
+        sentence=_sentence(status, decisive, comparisons, worse_quality),
+    )
+
+
+def compare_runs(result: VerifyResult) -> dict[str, Comparison]:
+    """Candidate against current by metric; metrics that some run lacks are left out."""
+    found = {}
+    for name in COMPARED:
+        sides: dict[str, list[float]] = {"a": [], "b": []}
+        for run in sorted(result.runs, key=lambda run: run.order):
+            value = _run_value(run, name)
+            if value is not None:
+                sides[run.side].append(value)
+        if min(len(sides["a"]), len(sides["b"])) >= 2:
+            found[name] = compare(sides["a"], sides["b"], lower_is_better=name != "output_tok_s")
+    return found
+
+
+def quality_lost(result: VerifyResult) -> float | None:
+    """Relative rise of perplexity where it is beyond the allowed share, else None."""
+    if result.perplexity_a is None or result.perplexity_b is None:
+        return None
+    rise = result.perplexity_b.value / result.perplexity_a.value - 1
+    return rise if rise > MAX_PERPLEXITY_INCREASE.value else None
+
+
+def _run_value(run: AbRun, metric: str) -> float | None:
+    metrics: RequestMetrics = request_metrics(run.requests)
+    if metric == "output_tok_s":
+        return throughput(metrics).value_tok_s
+    values = {"ttft_s": metrics.ttft_s, "itl_s": metrics.itl_s, "e2e_s": metrics.e2e_s}[metric]
+    mean = float(np.mean(values)) if values.size else 0.0
+    return mean if mean > 0 else None
+
+
+def _decisive(evidence: StudyEvidence, comparisons: dict[str, Comparison]) -> str:
+    for status in target_statuses(evidence.current, evidence.spec):
+        if status.verdict != "met" and status.target.metric in comparisons:
+            return status.target.metric
+    return "e2e_s" if "e2e_s" in comparisons else next(iter(comparisons))
+
+
+def _sentence(
+    status: Outcome, decisive: str, comparisons: dict[str, Comparison], rise: float | None
+) -> str:
+    found = comparisons[decisive]
+    name = units.METRIC_NAMES[decisive]
+    pairs = f"{found.n_b} runs each, interleaved"
+    if rise is not None:
+        return f"Contradicted by A/B: perplexity rises by {units.percent(rise)} ({pairs})"
+    if status == "not_proven":
+        return f"A/B proved no difference in {name}: {found.reason} ({pairs})"
+    head = "Verified" if status == "verified" else "Contradicted"
+    text = f"{head} by A/B: {name} {change_text(found)} ({pairs}, p = {found.p_value:.3f})"
+    also = [
+        f"{units.METRIC_NAMES[metric]} {change_text(other)}"
+        for metric, other in comparisons.items()
+        if metric != decisive and other.verdict == "worse" and status == "verified"
+    ]
+    return f"{text}; but {', '.join(also)}" if also else text
+
+
+def change_text(found: Comparison) -> str:
+    """ "−48 % (95 % interval −50 % to −46 %)"."""
+    change, low, high = (_signed(value - 1) for value in (found.ratio, found.low, found.high))
+    return f"{change} (95{units.NBSP}% interval {low} to {high})"
+
+
+def _signed(fraction: float) -> str:
+    text = units.percent(fraction)
+    return text if fraction < 0 else f"+{text}"
