@@ -1,0 +1,118 @@
+"""What an experiment may ask of an engine. Experiments import this module and no concrete engine.
+
+One engine object holds one loaded model with one group of settings. Every call that computes
+returns only after the device has finished, so that a clock around the call measures the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from gpuagent.models import ResolvedModel
+from gpuagent.wire import EngineSettings
+from gpuagent.wire.trial import LoadedModel
+
+Tick = Callable[[], None]
+"""Called between steps; raises CancelledByServer when the trial is to stop."""
+
+MemoryKind = Literal["cuda_reserved", "process_rss"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the engine can be asked for.
+
+    kv_cache_toggle: decode with and without the cache. perplexity: log likelihoods of a text.
+    """
+
+    kv_cache_toggle: bool
+    perplexity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What was loaded and how long it took. import_s is 0 for a second load in one process."""
+
+    model: LoadedModel
+    import_s: float
+    load_s: float
+    vocab_size: int
+    max_context: int | None
+    has_tokenizer: bool
+    threads: int | None = None
+    weights_reason: str | None = None
+
+
+class Batch(Protocol):
+    """Sequences that are being decoded together. Opaque but for its size.
+
+    length: tokens of each sequence so far, the prompt and every generated one.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def length(self) -> int: ...
+
+
+class Engine(Protocol):
+    """A model that can be run step by step. All errors are AgentError or CancelledByServer."""
+
+    name: str
+    capabilities: Capabilities
+    memory_kind: MemoryKind
+
+    def load(
+        self, model: ResolvedModel, settings: EngineSettings, *, seed: int, tick: Tick
+    ) -> LoadReport:
+        """Load once. Refuses with a reason rather than measuring something else."""
+        ...
+
+    def encode(self, text: str) -> list[int] | None:
+        """Token ids without special tokens, or None where there is no tokenizer."""
+        ...
+
+    def prefill(self, prompts: Sequence[Sequence[int]], *, use_cache: bool) -> Batch:
+        """Run prompts of one common length up to their first output token."""
+        ...
+
+    def step(self, batch: Batch) -> None:
+        """One more token for every sequence; without a cache everything is computed again."""
+        ...
+
+    def cache_bytes(self, batch: Batch) -> int:
+        """Bytes of the batch's cache tensors over all layers, as allocated; 0 without a cache."""
+        ...
+
+    def release(self, batch: Batch) -> None:
+        """Drop the batch's cache. The batch is not usable afterwards."""
+        ...
+
+    def negative_log_likelihood(self, tokens: Sequence[int]) -> float:
+        """Sum over tokens[1:] of -ln p(token | all before it), in nats, computed in float32."""
+        ...
+
+    def memory_bytes(self) -> int | None:
+        """Held now, by `memory_kind`'s counter; freed blocks are returned first."""
+        ...
+
+    def reset_peak_memory(self) -> None: ...
+
+    def peak_memory_bytes(self) -> int | None:
+        """Highest since the last reset, or None where the platform has no counter."""
+        ...
+
+    def read_bandwidth_bytes_s(self, tick: Tick) -> float:
+        """Best of a few large sequential reads on the device, bytes per second."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Versions of what computes, for the provenance of the result."""
+        ...
+
+    def close(self) -> None:
+        """Drop the model and give its memory back."""
+        ...

@@ -1,0 +1,134 @@
+"""Runs one trial in this process: spec in, result out. The child's main work; also for tests.
+
+Puts the experiment, the engine, the energy counter and the validity watch together. Whatever goes
+wrong leaves as AgentError with a reason of the wire, or as CancelledByServer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gpuagent import environment, text
+from gpuagent.engines import create_engine
+from gpuagent.engines.classify import as_agent_error
+from gpuagent.errors import AgentError, CancelledByServer
+from gpuagent.experiments import get_experiment
+from gpuagent.experiments.base import Clock, Emit, Facts, LoadedEngine, RunContext, SystemClock
+from gpuagent.models import ResolvedModel, resolve
+from gpuagent.telemetry.energy import open_meter
+from gpuagent.telemetry.nvml import open_reader
+from gpuagent.validity import WindowWatch, assess
+from gpuagent.wire import EngineSettings, FailureReason, TrialResult, TrialSpec
+
+# Kept free at the end for shutting down, so that the result is written before the deadline.
+_MARGIN_S = 5.0
+
+
+class _Engines:
+    """Opens engines for the experiment and closes all of them at the end."""
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        model: ResolvedModel,
+        facts: Facts,
+        emit: Emit,
+        tick: Callable[[], None],
+    ) -> None:
+        self._spec, self._model, self._facts = spec, model, facts
+        self._emit, self._tick = emit, tick
+        self.opened: list[LoadedEngine] = []
+
+    def open(self, settings: EngineSettings) -> LoadedEngine:
+        self._emit("load", f"Loading {self._model.label} ({settings.dtype}, {settings.attention})")
+        engine = create_engine(self._spec.engine)
+        report = engine.load(self._model, settings, seed=self._spec.seed, tick=self._tick)
+        loaded = LoadedEngine(engine, report)
+        self.opened.append(loaded)
+        self._facts.latest_load = report
+        size_mib = report.model.stored_weight_bytes / 2**20
+        self._emit(
+            "load",
+            f"Loaded in {report.load_s:.1f} s: {report.model.params / 1e6:.0f} M parameters, "
+            f"{size_mib:,.0f} MiB in {report.model.dtype}, {report.model.attention} attention",
+        )
+        return loaded
+
+    def close(self) -> None:
+        for loaded in self.opened:
+            loaded.engine.close()
+
+
+def run_trial(
+    spec: TrialSpec,
+    *,
+    emit: Emit,
+    should_cancel: Callable[[], bool],
+    model_roots: Sequence[Path],
+    work_dir: Path | None = None,
+    clock: Clock | None = None,
+) -> TrialResult:
+    """Measure `spec` here and now.
+
+    emit(phase, message, done_frac, remaining_s) is told about progress. should_cancel is asked
+    between steps. work_dir: for files that an experiment leaves; the first ones do not.
+    Raises AgentError with the reason, or CancelledByServer.
+    """
+    started_at_s, clock = time.time(), clock or SystemClock()
+    began = clock.now()
+
+    def tick() -> None:
+        if should_cancel():
+            raise CancelledByServer
+        if clock.now() - began > spec.timeout_s:
+            message = f"The trial ran longer than its limit of {spec.timeout_s:.0f} s"
+            raise AgentError(FailureReason.TIMED_OUT, message)
+
+    emit("prepare", f"Looking up {spec.model.label}")
+    tick()
+    experiment = get_experiment(spec.experiment)
+    model = resolve(spec.model, model_roots, offline=os.environ.get("HF_HUB_OFFLINE") == "1")
+    facts = Facts()
+    engines = _Engines(spec, model, facts, emit, tick)
+    reader = open_reader()
+    watch = WindowWatch()
+    context = RunContext(
+        spec=spec,
+        open_engine=engines.open,
+        emit=emit,
+        tick=tick,
+        clock=clock,
+        energy=open_meter(reader),
+        load_text=text.load,
+        begin_measuring=watch.start,
+        deadline=began + max(1.0, spec.timeout_s - _MARGIN_S),
+        facts=facts,
+    )
+    try:
+        measurements = experiment(context)
+        first = engines.opened[0]
+        snapshot = environment.snapshot(
+            device=first.report.model.device,
+            engine_versions=first.engine.versions(),
+            threads=first.report.threads,
+            settings=spec.settings,
+        )
+    except (AgentError, CancelledByServer):
+        raise
+    except Exception as error:
+        raise as_agent_error(error, doing=spec.experiment) from error
+    finally:
+        observed = watch.stop()
+        engines.close()
+        reader.close()
+    validity = assess(measurements, facts=facts, observed=observed, environment=snapshot)
+    return TrialResult(
+        measurements=measurements,
+        environment=snapshot,
+        validity=validity,
+        started_at_s=started_at_s,
+        duration_s=clock.now() - began,
+    )
