@@ -116,7 +116,7 @@ def _read(key: str, value: Mapping[str, Any]) -> QuantScheme | None:
     inner = value.get("quantization")
     if isinstance(inner, Mapping):  # hf_quant_config.json nests one level down
         value = {**value, **inner}
-    method = str(value.get("quant_method") or value.get("quant_algo") or "").lower()
+    method = str(value.get("quant_method") or "").lower()
     reader = {
         "fp8": _fp8,
         "fbgemm_fp8": _fp8,
@@ -139,11 +139,12 @@ def _read(key: str, value: Mapping[str, Any]) -> QuantScheme | None:
         reader = _compressed
     if reader is None:
         where = f"{key}.quant_method"
-        shown = method or "missing"
+        shown = method[:60] or "missing"
         raise ShapeError(
             where,
             f"{shown} is not a known weight format; known are awq, bitsandbytes, "
-            "compressed-tensors, exl2, fp8, gptq, modelopt and mxfp4. Remove the key to treat the model as unquantised",
+            "compressed-tensors, exl2, fp8, gptq, modelopt and mxfp4. "
+            "Remove the key to treat the model as unquantised",
         )
     scheme = reader(key, value)
     return _apply_skips(scheme, value)
