@@ -216,7 +216,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @staticmethod
     def _reachable(old: TrialState, new: TrialState) -> bool:
-        """One rule may take several steps: a claim ends the forgotten lease, then takes a new one."""
+        """One rule may take several steps: a claim first ends the forgotten lease."""
         seen, border = {old}, [old]
         while border:
             for step in TRANSITIONS[border.pop()] - seen:
