@@ -12,12 +12,26 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.db import connections
 from django.test import Client
 
 from advisor.accounts.models import Org, Role, User
 from tests import factories
 
 ApiClient = Callable[..., Client]
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """SQLite as the product runs it: a file, where a second writer waits.
+
+    A database in memory refuses it at once ("table is locked"), whatever the time-out.
+    """
+    database = connections.databases["default"]
+    if database["ENGINE"] == "django.db.backends.sqlite3":
+        database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("db") / "test.sqlite3")
 
 
 @pytest.fixture
@@ -85,6 +99,7 @@ def _quick_and_alone(settings: Any, tmp_path: Any) -> Iterator[None]:
     }
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.HUB_CHECK = False
+    settings.REDIS_URL = "memory://"
     settings.STATIC_ROOT = tmp_path
     settings.ARTIFACT_DIR = tmp_path / "artifacts"
     cache.clear()

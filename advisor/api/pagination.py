@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
@@ -39,10 +40,16 @@ class NewestFirst(CursorPagination):
     ) -> list[Any] | None:
         try:
             return super().paginate_queryset(queryset, request, view=view)
-        except (NotFound, ValueError, TypeError, OverflowError):
+        except (NotFound, ValidationError, ValueError, TypeError, OverflowError):
             # A cursor that was not made here also reaches the database as a comparison value.
             text = "Take the cursor from next or previous of an earlier answer."
             raise InvalidInput(f"cursor: {text}", {"cursor": [text]}) from None
+
+
+class HighestNumberFirst(NewestFirst):
+    """Studies: newest first too, and a number is unique, so that no two rows share a position."""
+
+    ordering = ("-number",)
 
 
 class InOrder(NewestFirst):

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from advisor.accounts.auth import actor_of, auth_of, org_of
 from advisor.api.errors import invalid_fields
 from advisor.api.idempotency import once
-from advisor.api.pagination import NewestFirst
+from advisor.api.pagination import HighestNumberFirst
 from advisor.api.schema import IDEMPOTENCY, PAGING, operation
 from advisor.api.serializers.base import respond, respond_list
 from advisor.api.serializers.studies import (
@@ -67,7 +67,7 @@ class StudyList(APIView):
         errors=(400,),
     )
     def get(self, request: Request) -> Response:
-        paginator = NewestFirst()
+        paginator = HighestNumberFirst()
         rows = paginator.paginate_queryset(_filtered(request), request, view=self) or []
         return paginator.get_paginated_response(
             [study_summary(row, list(row.trials.all())).model_dump(mode="json") for row in rows]
