@@ -14,7 +14,7 @@ PRODUCTION := ADVISOR_PUBLIC_URL=https://advisor.example.com \
   DATABASE_URL=postgres://advisor:secret@db/advisor CACHE_URL=rediscache://cache:6379/1 \
   REDIS_URL=redis://broker:6379/0 EMAIL_URL=smtp+tls://user:secret@mail.example.com:587
 
-.PHONY: help setup run demo test check bench format clean
+.PHONY: help setup run demo test test-services check bench format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,9 @@ run: $(STAMP) ## set up and run everything until Ctrl-C
 
 test: $(STAMP) ## the test suite (hermetic, under 5 minutes on 2 cores)
 	$(PYTEST) -m "not gpu and not engines and not e2e and not services" -n 2 --dist loadgroup
+
+test-services: $(STAMP) ## the dispatch, API and tenancy tests on PostgreSQL and Redis
+	PYTHON=$(BIN)/python scripts/test_services.sh
 
 check: $(STAMP) ## lint, format, types, import contracts, deployment checks, migrations
 	$(BIN)/ruff check .

@@ -8,58 +8,121 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('accounts', '0001_initial'),
+        ("accounts", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Agent',
+            name="Agent",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('slug', models.SlugField(max_length=64, unique=True)),
-                ('credential_prefix', models.CharField(max_length=16, unique=True)),
-                ('credential_hash', models.CharField(max_length=64)),
-                ('state', models.CharField(choices=[('active', 'Active'), ('draining', 'Draining'), ('revoked', 'Removed')], default='active', max_length=10)),
-                ('wire_version', models.PositiveSmallIntegerField()),
-                ('hello_json', models.JSONField()),
-                ('hello_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('last_seen_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('instance', models.CharField(blank=True, max_length=40)),
-                ('infra_failures', models.PositiveSmallIntegerField(default=0)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('org', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='agents', to='accounts.org')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("slug", models.SlugField(max_length=64, unique=True)),
+                ("credential_prefix", models.CharField(max_length=16, unique=True)),
+                ("credential_hash", models.CharField(max_length=64)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("active", "Active"),
+                            ("draining", "Draining"),
+                            ("revoked", "Removed"),
+                        ],
+                        default="active",
+                        max_length=10,
+                    ),
+                ),
+                ("wire_version", models.PositiveSmallIntegerField()),
+                ("hello_json", models.JSONField()),
+                ("hello_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("last_seen_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("instance", models.CharField(blank=True, max_length=40)),
+                ("infra_failures", models.PositiveSmallIntegerField(default=0)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "org",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="agents",
+                        to="accounts.org",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='RegistrationToken',
+            name="RegistrationToken",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('prefix', models.CharField(max_length=16, unique=True)),
-                ('secret_hash', models.CharField(max_length=64)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('expires_at', models.DateTimeField()),
-                ('used_at', models.DateTimeField(blank=True, null=True)),
-                ('agent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to='fleet.agent')),
-                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
-                ('org', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='registration_tokens', to='accounts.org')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("prefix", models.CharField(max_length=16, unique=True)),
+                ("secret_hash", models.CharField(max_length=64)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("expires_at", models.DateTimeField()),
+                ("used_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        to="fleet.agent",
+                    ),
+                ),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "org",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="registration_tokens",
+                        to="accounts.org",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='TelemetryChunk',
+            name="TelemetryChunk",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('from_at', models.DateTimeField()),
-                ('to_at', models.DateTimeField()),
-                ('samples', models.JSONField()),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='telemetry', to='fleet.agent')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("from_at", models.DateTimeField()),
+                ("to_at", models.DateTimeField()),
+                ("samples", models.JSONField()),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="telemetry",
+                        to="fleet.agent",
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['agent', 'from_at'], name='fleet_telem_agent_i_f96929_idx')],
+                "indexes": [
+                    models.Index(fields=["agent", "from_at"], name="fleet_telem_agent_i_f96929_idx")
+                ],
             },
         ),
     ]

@@ -9,181 +9,337 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('accounts', '0001_initial'),
-        ('fleet', '0001_initial'),
+        ("accounts", "0001_initial"),
+        ("fleet", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Trial',
+            name="Trial",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('ordinal', models.PositiveIntegerField()),
-                ('role', models.CharField(max_length=12)),
-                ('title', models.CharField(max_length=200)),
-                ('reason', models.TextField()),
-                ('estimate_s', models.FloatField(null=True)),
-                ('spec_json', models.JSONField()),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('leased', 'leased'), ('running', 'running'), ('succeeded', 'succeeded'), ('failed', 'failed'), ('cancelled', 'cancelled'), ('quarantined', 'quarantined')], default=advisor.studies.states.TrialState['QUEUED'], max_length=12)),
-                ('epoch', models.PositiveIntegerField(default=0)),
-                ('attempts_used', models.PositiveSmallIntegerField(default=0)),
-                ('agent_deaths', models.PositiveSmallIntegerField(default=0)),
-                ('lease_hash', models.CharField(blank=True, max_length=64)),
-                ('lease_until', models.DateTimeField(null=True)),
-                ('renewed_at', models.DateTimeField(null=True)),
-                ('cancel_requested_at', models.DateTimeField(null=True)),
-                ('not_before', models.DateTimeField(null=True)),
-                ('phase', models.CharField(blank=True, max_length=10)),
-                ('progress_text', models.CharField(blank=True, max_length=300)),
-                ('done_frac', models.FloatField(null=True)),
-                ('remaining_s', models.FloatField(null=True)),
-                ('failure_json', models.JSONField(null=True)),
-                ('log_tail', models.TextField(blank=True)),
-                ('queued_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('woken_at', models.DateTimeField(null=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('agent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='trials', to='fleet.agent')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("ordinal", models.PositiveIntegerField()),
+                ("role", models.CharField(max_length=12)),
+                ("title", models.CharField(max_length=200)),
+                ("reason", models.TextField()),
+                ("estimate_s", models.FloatField(null=True)),
+                ("spec_json", models.JSONField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("leased", "leased"),
+                            ("running", "running"),
+                            ("succeeded", "succeeded"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                            ("quarantined", "quarantined"),
+                        ],
+                        default=advisor.studies.states.TrialState["QUEUED"],
+                        max_length=12,
+                    ),
+                ),
+                ("epoch", models.PositiveIntegerField(default=0)),
+                ("attempts_used", models.PositiveSmallIntegerField(default=0)),
+                ("agent_deaths", models.PositiveSmallIntegerField(default=0)),
+                ("lease_hash", models.CharField(blank=True, max_length=64)),
+                ("lease_until", models.DateTimeField(null=True)),
+                ("renewed_at", models.DateTimeField(null=True)),
+                ("cancel_requested_at", models.DateTimeField(null=True)),
+                ("not_before", models.DateTimeField(null=True)),
+                ("phase", models.CharField(blank=True, max_length=10)),
+                ("progress_text", models.CharField(blank=True, max_length=300)),
+                ("done_frac", models.FloatField(null=True)),
+                ("remaining_s", models.FloatField(null=True)),
+                ("failure_json", models.JSONField(null=True)),
+                ("log_tail", models.TextField(blank=True)),
+                ("queued_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("woken_at", models.DateTimeField(null=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="trials",
+                        to="fleet.agent",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['study_id', 'ordinal'],
+                "ordering": ["study_id", "ordinal"],
             },
         ),
         migrations.CreateModel(
-            name='Study',
+            name="Study",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('number', models.PositiveIntegerField()),
-                ('name', models.CharField(max_length=120)),
-                ('spec_json', models.JSONField()),
-                ('model_config_json', models.JSONField(null=True)),
-                ('state', models.CharField(choices=[('waiting', 'waiting'), ('running', 'running'), ('finished', 'finished'), ('cancelled', 'cancelled')], max_length=10)),
-                ('phase', models.CharField(default='understand', max_length=12)),
-                ('plan_notes', models.JSONField(default=list)),
-                ('notices', models.JSONField(default=list)),
-                ('verdict_json', models.JSONField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('cancel_requested_at', models.DateTimeField(null=True)),
-                ('evaluated_at', models.DateTimeField(null=True)),
-                ('stale_since', models.DateTimeField(db_index=True, null=True)),
-                ('agent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='studies', to='fleet.agent')),
-                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
-                ('org', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='studies', to='accounts.org')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("name", models.CharField(max_length=120)),
+                ("spec_json", models.JSONField()),
+                ("model_config_json", models.JSONField(null=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "waiting"),
+                            ("running", "running"),
+                            ("finished", "finished"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("phase", models.CharField(default="understand", max_length=12)),
+                ("plan_notes", models.JSONField(default=list)),
+                ("notices", models.JSONField(default=list)),
+                ("verdict_json", models.JSONField(null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("finished_at", models.DateTimeField(null=True)),
+                ("cancel_requested_at", models.DateTimeField(null=True)),
+                ("evaluated_at", models.DateTimeField(null=True)),
+                ("stale_since", models.DateTimeField(db_index=True, null=True)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="studies",
+                        to="fleet.agent",
+                    ),
+                ),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "org",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="studies",
+                        to="accounts.org",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='SweepState',
+            name="SweepState",
             fields=[
-                ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
-                ('last_run_at', models.DateTimeField()),
+                (
+                    "id",
+                    models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False),
+                ),
+                ("last_run_at", models.DateTimeField()),
             ],
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('instance', models.CharField(blank=True, max_length=40)),
-                ('claimed_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('end', models.CharField(blank=True, choices=[('succeeded', 'succeeded'), ('failed', 'failed'), ('cancelled', 'cancelled'), ('released', 'released'), ('lost', 'lost')], max_length=10)),
-                ('failure_json', models.JSONField(null=True)),
-                ('longest_gap_s', models.FloatField(default=0.0)),
-                ('agent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to='fleet.agent')),
-                ('trial', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='attempts', to='studies.trial')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("instance", models.CharField(blank=True, max_length=40)),
+                ("claimed_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "end",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("succeeded", "succeeded"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                            ("released", "released"),
+                            ("lost", "lost"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("failure_json", models.JSONField(null=True)),
+                ("longest_gap_s", models.FloatField(default=0.0)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.SET_NULL, to="fleet.agent"
+                    ),
+                ),
+                (
+                    "trial",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="attempts",
+                        to="studies.trial",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['trial_id', 'number'],
+                "ordering": ["trial_id", "number"],
             },
         ),
         migrations.CreateModel(
-            name='StoredArtifact',
+            name="StoredArtifact",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100)),
-                ('sha256', models.CharField(db_index=True, max_length=64)),
-                ('size_bytes', models.BigIntegerField()),
-                ('stored_at', models.DateTimeField(null=True)),
-                ('attempt', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='studies.attempt')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=100)),
+                ("sha256", models.CharField(db_index=True, max_length=64)),
+                ("size_bytes", models.BigIntegerField()),
+                ("stored_at", models.DateTimeField(null=True)),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="artifacts",
+                        to="studies.attempt",
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='trial',
-            name='study',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='trials', to='studies.study'),
+            model_name="trial",
+            name="study",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="trials",
+                to="studies.study",
+            ),
         ),
         migrations.CreateModel(
-            name='FindingRow',
+            name="FindingRow",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('rank', models.PositiveIntegerField()),
-                ('rule_id', models.CharField(max_length=80)),
-                ('verdict', models.CharField(max_length=16)),
-                ('payload', models.JSONField()),
-                ('study', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='findings', to='studies.study')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("rank", models.PositiveIntegerField()),
+                ("rule_id", models.CharField(max_length=80)),
+                ("verdict", models.CharField(max_length=16)),
+                ("payload", models.JSONField()),
+                (
+                    "study",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="findings",
+                        to="studies.study",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['study_id', 'rank'],
+                "ordering": ["study_id", "rank"],
             },
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('seq', models.PositiveIntegerField()),
-                ('at', models.DateTimeField()),
-                ('phase', models.CharField(max_length=10)),
-                ('level', models.CharField(max_length=8)),
-                ('message', models.TextField()),
-                ('done_frac', models.FloatField(null=True)),
-                ('attempt', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='studies.attempt')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("seq", models.PositiveIntegerField()),
+                ("at", models.DateTimeField()),
+                ("phase", models.CharField(max_length=10)),
+                ("level", models.CharField(max_length=8)),
+                ("message", models.TextField()),
+                ("done_frac", models.FloatField(null=True)),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="studies.attempt",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['attempt_id', 'seq'],
-                'constraints': [models.UniqueConstraint(fields=('attempt', 'seq'), name='event_seq')],
+                "ordering": ["attempt_id", "seq"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("attempt", "seq"), name="event_seq")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Result',
+            name="Result",
             fields=[
-                ('trial', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='result', serialize=False, to='studies.trial')),
-                ('payload', models.JSONField()),
-                ('received_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('attempt', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='studies.attempt')),
+                (
+                    "trial",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="result",
+                        serialize=False,
+                        to="studies.trial",
+                    ),
+                ),
+                ("payload", models.JSONField()),
+                ("received_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, to="studies.attempt"
+                    ),
+                ),
             ],
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.UniqueConstraint(fields=('trial', 'number'), name='attempt_number'),
+            model_name="attempt",
+            constraint=models.UniqueConstraint(fields=("trial", "number"), name="attempt_number"),
         ),
         migrations.AddConstraint(
-            model_name='storedartifact',
-            constraint=models.UniqueConstraint(fields=('attempt', 'name'), name='artifact_name'),
+            model_name="storedartifact",
+            constraint=models.UniqueConstraint(fields=("attempt", "name"), name="artifact_name"),
         ),
         migrations.AddIndex(
-            model_name='trial',
-            index=models.Index(fields=['agent', 'state'], name='studies_tri_agent_i_c55f02_idx'),
+            model_name="trial",
+            index=models.Index(fields=["agent", "state"], name="studies_tri_agent_i_c55f02_idx"),
         ),
         migrations.AddIndex(
-            model_name='trial',
-            index=models.Index(fields=['state', 'lease_until'], name='studies_tri_state_07efdb_idx'),
+            model_name="trial",
+            index=models.Index(
+                fields=["state", "lease_until"], name="studies_tri_state_07efdb_idx"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='trial',
-            constraint=models.UniqueConstraint(fields=('study', 'ordinal'), name='trial_ordinal'),
+            model_name="trial",
+            constraint=models.UniqueConstraint(fields=("study", "ordinal"), name="trial_ordinal"),
         ),
         migrations.AddIndex(
-            model_name='study',
-            index=models.Index(fields=['org', '-created_at'], name='studies_stu_org_id_3673b7_idx'),
+            model_name="study",
+            index=models.Index(fields=["org", "-created_at"], name="studies_stu_org_id_3673b7_idx"),
         ),
         migrations.AddConstraint(
-            model_name='study',
-            constraint=models.UniqueConstraint(fields=('org', 'number'), name='study_number'),
+            model_name="study",
+            constraint=models.UniqueConstraint(fields=("org", "number"), name="study_number"),
         ),
     ]
