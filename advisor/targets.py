@@ -145,7 +145,7 @@ def _status(
     # Queueing and batching only add to latency, so a limit missed by single requests stays missed.
     if target.metric in LATENCIES and found.verdict == "missed":
         return replace(found, reason=f"{found.reason}, already with one request at a time")
-    wanted = f"{units.number(rate)}{units.NBSP}req/s"
+    wanted = f"{rate:g}{units.NBSP}req/s"
     return _withdrawn(found, f"measured one request at a time; the target is for {wanted}")
 
 

@@ -1,4 +1,4 @@
-"""Every threshold of rules, verdict and planner: value, unit, meaning, where it comes from, since when.
+"""Every threshold of rules, verdict and planner: value, unit, meaning, source, date.
 
 A rule never holds a bare number; its page shows these lines.
 """

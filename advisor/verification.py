@@ -123,19 +123,19 @@ def _sentence(
     if status == "not_proven":
         return f"A/B proved no difference in {name}: {found.reason} ({pairs})"
     head = "Verified" if status == "verified" else "Contradicted"
-    text = f"{head} by A/B: {name} {change_text(found)} ({pairs}, p = {found.p_value:.3f})"
+    proof = f"{interval_of(found)}; {pairs}; p = {found.p_value:.3f}"
+    text = f"{head} by A/B: {name} {_signed(found.ratio - 1)} ({proof})"
     also = [
-        f"{units.METRIC_NAMES[metric]} {change_text(other)}"
+        f"{units.METRIC_NAMES[metric]} {_signed(other.ratio - 1)} ({interval_of(other)})"
         for metric, other in comparisons.items()
         if metric != decisive and other.verdict == "worse" and status == "verified"
     ]
     return f"{text}; but {', '.join(also)}" if also else text
 
 
-def change_text(found: Comparison) -> str:
-    """ "−48 % (95 % interval −50 % to −46 %)"."""
-    change, low, high = (_signed(value - 1) for value in (found.ratio, found.low, found.high))
-    return f"{change} (95{units.NBSP}% interval {low} to {high})"
+def interval_of(found: Comparison) -> str:
+    """ "95 % interval −50 % to −46 %" of the change."""
+    return f"95{units.NBSP}% interval {_signed(found.low - 1)} to {_signed(found.high - 1)}"
 
 
 def _signed(fraction: float) -> str:

@@ -133,21 +133,37 @@ def _cluster_bootstrap(
     """Percentile bootstrap over whole clusters. `ordered` ascending, `labels` aligned with it."""
     rng = np.random.default_rng(seed)
     n = ordered.size
-    count = int(labels.max()) + 1
+    sizes = np.bincount(labels)
+    count = sizes.size
+    first, last = _window(labels, sizes, p)
+    inside = labels[first:last]
+    below = np.bincount(labels[:first], minlength=count)
     resamples = int(min(BOOTSTRAP_RESAMPLES, max(200, _MAX_WORK // n)))
-    chunk = int(max(1, _CHUNK_WORK // n))
+    chunk = int(max(1, _CHUNK_WORK // max(1, inside.size)))
     found: list[Floats] = []
     for start in range(0, resamples, chunk):
         rows = min(chunk, resamples - start)
-        # How often each cluster was drawn, [rows, clusters], then the weight of every sample.
-        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=rows)
-        weights = np.cumsum(drawn[:, labels], axis=1, dtype=np.int64)
-        reached = weights >= np.ceil(weights[:, -1:] * p - 1e-9)
-        found.append(ordered[reached.argmax(axis=1)])
+        # How often each cluster was drawn, [rows, clusters]; then, for every sample of the window,
+        # how many samples of the resample are at or below it, [rows, window].
+        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=rows).astype(np.int32)
+        reached = np.cumsum(drawn[:, inside], axis=1, dtype=np.int32)
+        wanted = np.ceil((drawn @ sizes) * p - 1e-9) - drawn @ below
+        index = np.minimum((reached < wanted[:, None]).sum(axis=1), inside.size - 1)
+        found.append(ordered[first + index])
     quantiles = np.concatenate(found)
     tail = (1 - confidence) / 2
     low, high = np.quantile(quantiles, (tail, 1 - tail), method="nearest")
     return float(low), float(high)
+
+
+def _window(labels: NDArray[np.int64], sizes: NDArray[np.int64], p: float) -> tuple[int, int]:
+    """Ranks beyond which no resample puts the quantile: six cluster-robust standard errors."""
+    n, count = labels.size, sizes.size
+    rank = nearest_rank(n, p)
+    counts = np.bincount(labels[: rank + 1], minlength=count) - p * sizes
+    error = math.sqrt(count / (count - 1) * float((counts**2).sum()))
+    half = math.ceil(6 * error) + 10
+    return max(0, rank - half), min(n, rank + half + 1)
 
 
 def _absent(p: float, n: int, reason: str, needed: int | None) -> Quantile:
