@@ -6,6 +6,9 @@ An interval set is a pair of int64 arrays (starts, ends) that is sorted, disjoin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,3 +99,14 @@ def contains(spans: Spans, times: I64) -> NDArray[np.bool_]:
     at = np.searchsorted(spans[0], times, side="right") - 1
     inside: NDArray[np.bool_] = (at >= 0) & (times < spans[1][np.maximum(at, 0)])
     return inside
+
+
+def rows_by_value(values: NDArray[np.integer[Any]]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Each distinct value with the ascending rows that hold it, in O(n log n)."""
+    if not len(values):
+        return
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    borders = np.flatnonzero(np.diff(ordered)) + 1
+    for rows in np.split(order, borders):
+        yield int(values[rows[0]]), rows

@@ -19,7 +19,7 @@ TensorCore = Literal["yes", "no", "unknown", "not_applicable"]
 MATRIX_CLASSES = frozenset({"gemm", "moe", "gemv", "conv"})
 GEMM_CLASSES = frozenset({"gemm", "moe"})
 LIGHT_CLASSES = frozenset(
-    {"elementwise", "norm", "copy_cat_index", "reduce", "rope", "quant", "softmax", "triton"}
+    {"elementwise", "norm", "copy_cat_index", "reduce", "rope", "quant", "triton"}
 )
 """Short memory-bound work that a compiler can merge."""
 

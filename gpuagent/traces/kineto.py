@@ -61,6 +61,7 @@ KEPT_METADATA = frozenset(
         "hip_driver_version",
         "roctracer_version",
         "pytorch_version",
+        "with_stack",
     }
 )
 _VERSIONS = tuple(key for key in sorted(KEPT_METADATA) if key.endswith("_version"))
@@ -79,7 +80,7 @@ def read_kineto(path: Path, limits: Limits | None = None) -> Trace:
     stream = JsonStream(text_chunks(path, bounds), bounds, KEPT_METADATA)
     reader = _Reader(TraceBuilder(bounds))
     for batch in stream.batches():
-        if stream.float_parser is None and _too_coarse(batch):
+        if stream.float_parser is None and too_coarse(batch):
             batch = stream.again(Decimal)
         reader.take(batch)
         reader.builder.check()
@@ -181,7 +182,7 @@ class _Reader:
             events=count.events,
             malformed=count.malformed,
             counter_ranges=count.counters,
-            python_events=count.python,
+            python_events=count.python or int(meta.get("with_stack") == 1),
             cpu_ops_dropped=builder.ops_dropped,
             gpu_annotations=count.gpu_notes,
             annotations_dropped=builder.annotations_dropped,
@@ -240,7 +241,7 @@ class _Reader:
 _NONE: dict[str, Any] = {}
 
 
-def _too_coarse(batch: list[Any]) -> bool:
+def too_coarse(batch: list[Any]) -> bool:
     """True when a time stamp is too large for a float64 of microseconds to keep nanoseconds."""
     for event in batch:
         if event.__class__ is dict:

@@ -60,7 +60,7 @@ def read_nsys_sqlite(path: Path, limits: Limits | None = None) -> Trace:
     bounds = limits or Limits()
     check_size(path, bounds)
     try:
-        with closing(_open(path, bounds)) as database:
+        with closing(open_export(path, bounds)) as database:
             return _Reader(database, TraceBuilder(bounds)).read()
     except sqlite3.OperationalError as error:
         if "interrupted" in str(error):
@@ -70,7 +70,8 @@ def read_nsys_sqlite(path: Path, limits: Limits | None = None) -> Trace:
         raise malformed(f"the SQLite file is damaged ({error})") from None
 
 
-def _open(path: Path, limits: Limits) -> sqlite3.Connection:
+def open_export(path: Path, limits: Limits) -> sqlite3.Connection:
+    """A read-only connection that refuses writes, trusts nothing and stops when time is up."""
     address = path.resolve().as_uri() + "?mode=ro&immutable=1"
     database = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=True)
     database.text_factory = _decode
@@ -109,19 +110,44 @@ def _authorize(action: int, first: str | None, *_rest: str | None) -> int:
     return sqlite3.SQLITE_DENY
 
 
+def probe(database: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """Columns of the whitelisted tables; refuses a schema that holds code.
+
+    From here on the connection can only select from those tables.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    listed = database.execute("SELECT type, name, sql FROM sqlite_master").fetchmany(5001)
+    if len(listed) > 5000:
+        raise over_limit("more than 5,000 tables", "5,000")
+    for kind, name, sql in listed:
+        text = str(sql or "").upper()
+        if kind in ("view", "trigger") or "CREATE VIRTUAL" in text:
+            raise TraceError(
+                "refused",
+                "The SQLite file holds views, triggers or virtual tables, which an Nsight export "
+                "never does. Export the report again with nsys.",
+            )
+        if kind == "table" and name in TABLES:
+            if "GENERATED" in text or " AS (" in text:
+                raise TraceError("refused", f"Table {name} holds computed columns.")
+            rows = database.execute(f'PRAGMA table_info("{name}")').fetchmany(500)
+            found[name] = tuple(str(row[1]) for row in rows)
+    database.set_authorizer(_authorize)
+    return found
+
+
 class _Reader:
     """One pass per table; strings are resolved after the rows, so only needed names are kept."""
 
     def __init__(self, database: sqlite3.Connection, builder: TraceBuilder) -> None:
         self.database = database
         self.builder = builder
-        self.columns = self._probe()
+        self.columns = probe(database)
         self.rows = 0
         self.malformed = 0
         self.processes: dict[int, int] = {}
         self.device_ids: dict[object, int] = {}
         self.graph_blocks = 0
-        database.set_authorizer(_authorize)
         self.physical = self._physical_devices()
 
     def read(self) -> Trace:
@@ -348,27 +374,6 @@ class _Reader:
         )
 
     # --- SQL -------------------------------------------------------------------------------
-
-    def _probe(self) -> dict[str, tuple[str, ...]]:
-        """Columns of the whitelisted tables; refuses a schema that holds code."""
-        found: dict[str, tuple[str, ...]] = {}
-        listed = self.database.execute("SELECT type, name, sql FROM sqlite_master").fetchmany(5001)
-        if len(listed) > 5000:
-            raise over_limit("more than 5,000 tables", "5,000")
-        for kind, name, sql in listed:
-            text = str(sql or "").upper()
-            if kind in ("view", "trigger") or "CREATE VIRTUAL" in text:
-                raise TraceError(
-                    "refused",
-                    "The SQLite file holds views, triggers or virtual tables, which an Nsight "
-                    "export never does. Export the report again with nsys.",
-                )
-            if kind == "table" and name in TABLES:
-                if " AS (" in text and "GENERATED" in text:
-                    raise TraceError("refused", f"Table {name} holds computed columns.")
-                rows = self.database.execute(f'PRAGMA table_info("{name}")').fetchmany(500)
-                found[name] = tuple(str(row[1]) for row in rows)
-        return found
 
     def _select(self, table: str, wanted: Sequence[str | None]) -> Iterator[tuple[Any, ...]]:
         """Rows of one whitelisted table; a column that it lacks reads as NULL."""
