@@ -84,6 +84,8 @@ def canonical(name: str) -> str:
 def short_name(name: str, width: int = 80) -> str:
     """The name without return type, template arguments and parameters, at most `width` long."""
     text = canonical(name).replace("(anonymous namespace)::", "")
+    if text.startswith(("Memcpy", "Memset", "[")):
+        return text[:width]
     if text.startswith("std::enable_if<") and "::type " in text:
         text = text.split("::type ", 1)[1]
     text = text.removeprefix("void ")

@@ -8,7 +8,7 @@ output_json.cpp and 21 files written between 2022 and 2026.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -175,8 +175,9 @@ class _Reader:
         meta, count, builder = stream.metadata, self.count, self.builder
         described = _devices(meta.get("deviceProperties"))
         devices: dict[object, DeviceInfo] = {}
+        alike = _common(described)
         for key, device in self.device_ids.items():
-            devices[key] = described.get(device, DeviceInfo(id=device))
+            devices[key] = described.get(device) or replace(alike, id=device)
         distributed = meta.get("distributedInfo")
         facts = Facts(
             events=count.events,
@@ -293,6 +294,12 @@ def _index(value: object, otherwise: int) -> int:
 def _whole(table: object, key: str) -> int | None:
     value = table.get(key) if isinstance(table, dict) else None
     return value if isinstance(value, int) and 0 <= value < 1 << 31 else None
+
+
+def _common(described: dict[int, DeviceInfo]) -> DeviceInfo:
+    """What holds for a device that is not listed: the others' data where they are all alike."""
+    kinds = {replace(device, id=0) for device in described.values()}
+    return kinds.pop() if len(kinds) == 1 else DeviceInfo(id=0)
 
 
 def _devices(listed: object) -> dict[int, DeviceInfo]:

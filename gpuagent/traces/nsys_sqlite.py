@@ -48,7 +48,7 @@ _COPY_SHORT |= {"Peer-to-Peer": "PtoP", "Host-to-Host": "HtoH"}
 _COPY_KINDS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
 _RANGE = re.compile(
-    r"ProfilerStep|execute_\d+_context|prefill|decode|\bstep\b|iteration|\biter\b|generat",
+    r"ProfilerStep|execute_(?:\d+_)?context|prefill|decode|\bstep\b|iteration|\biter\b|generat",
     re.IGNORECASE,
 )
 _MODULE_LOADING, _BUFFER_FULL = (6, 7), 8  # ENUM_CUPTI_OVERHEAD_TYPE

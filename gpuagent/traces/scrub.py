@@ -32,6 +32,7 @@ from gpuagent.traces.limits import Limits
 from gpuagent.traces.nsys_sqlite import SQLITE_MAGIC, TABLES, open_export, probe
 from gpuagent.traces.read import read_trace
 from gpuagent.traces.source import head, text_chunks
+from gpuagent.traces.steps import STEP_LABEL
 
 _ARGS = (
     *("device", "stream", "correlation", "bytes", "grid", "block", "kind", "External id"),
@@ -42,11 +43,6 @@ _DEVICE_KEYS = ("id", "name", "totalGlobalMem", "computeMajor", "computeMinor", 
 _DISTRIBUTED_KEYS = ("backend", "rank", "world_size")
 _META_KEYS = ("EXPORT_SCHEMA_VERSION", "EXPORT_PRODUCT_VERSION", "CUDA_GRAPH_TRACE_OPTIONS:MODE")
 _SAFE_TABLES = TABLES - {"META_DATA_EXPORT", "META_DATA_CAPTURE", "NVTX_EVENTS", "StringIds"}
-_STEP_LABEL = re.compile(
-    r"ProfilerStep#\d+|execute_\d+_context_\d+\([^)\s]{0,200}\)_generation_\d+\([^)\s]{0,200}\)"
-    r"|prefill|decode|step(?: \d+)?|iteration(?: \d+)?",
-    re.IGNORECASE,
-)
 _SECRET = re.compile(
     r"(?i)(?:api[_-]?key|token|secret|passw(?:or)?d|authorization|bearer)[\"'=:\s]+\S+"
     r"|\b(?:sk|hf|ghp|gho|glpat|xox[bap])[-_][A-Za-z0-9_\-]{8,}|\bAKIA[0-9A-Z]{12,}"
@@ -113,7 +109,7 @@ def _event(raw: Any) -> dict[str, Any] | None:
         return None
     name = raw.get("name")
     if code[0] in (NOTE, GPU_NOTE, COUNTER):
-        label = _STEP_LABEL.match(str(name))  # any other range may be named by the user
+        label = STEP_LABEL.match(str(name))  # any other range may be named by the user
         name = label.group() if label else "range"
     args = raw.get("args")
     event: dict[str, Any] = {"ph": "X", "cat": cat, "name": scrub_text(str(name))[:4096]}
@@ -237,7 +233,7 @@ def _copy_ranges(
     labels: dict[int, str] = {}
     if "textId" in known and "StringIds" in columns:
         for number, value in old.execute("SELECT id, value FROM StringIds"):
-            if isinstance(value, str) and _STEP_LABEL.fullmatch(value.strip()):
+            if isinstance(value, str) and STEP_LABEL.fullmatch(value.strip()):
                 labels[number] = value.strip()
     text = '"text"' if "text" in known else "NULL"
     text_id = '"textId"' if "textId" in known else "NULL"
@@ -245,7 +241,7 @@ def _copy_ranges(
     cursor = old.execute(f'SELECT "start", "end", "eventType", {text}, {text_id} FROM NVTX_EVENTS')  # noqa: S608
     for start, end, kind, value, number in cursor:
         label = value.strip() if isinstance(value, str) else labels.get(number, "")
-        if _STEP_LABEL.fullmatch(label) and all(isinstance(v, int) for v in (start, end, kind)):
+        if STEP_LABEL.fullmatch(label) and all(isinstance(v, int) for v in (start, end, kind)):
             new.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?)", (start, end, kind, label))
 
 

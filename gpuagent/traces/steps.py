@@ -1,7 +1,8 @@
 """Steps and phases: where each step begins, how steady it is, and prefill against decode.
 
 Steps come from ProfilerStep marks, an engine's step labels, or NVTX ranges. vLLM (and SGLang)
-label each step `execute_N_context_A(sq..sk..)_generation_B(sq..sk..)`: the make-up of its batch.
+label each step `execute_N_context_A(sq..sk..)_generation_B(sq..sk..)`, older vLLM without N, SGLang
+also `step[DECODE bs=32]`: the make-up of the batch.
 """
 
 from __future__ import annotations
@@ -17,12 +18,24 @@ from gpuagent.traces.model import Annotation, Trace
 I64 = NDArray[np.int64]
 _Mark = tuple[Annotation, int | None, int | None]
 _ENGINE = re.compile(
-    r"execute_(\d+)_context_(\d+)(?:\(([^)]{0,200})\))?_generation_(\d+)(?:\(([^)]{0,200})\))?"
+    r"execute_(?:\d{1,9}_)?context_(\d{1,9})(?:\(([\w,]{0,200})\))?"
+    r"_generation_(\d{1,9})(?:\(([\w,]{0,200})\))?"
 )
+_SGLANG = re.compile(r"^step\[([A-Z_]{1,30})(?: bs=(\d{1,9}))?(?: toks=(\d{1,12}))?")
+_SGLANG_PHASES = {"DECODE": "decode", "EXTEND": "prefill", "MIXED": "mixed"}
+_SGLANG_PHASES |= {"TARGET_VERIFY": "decode", "DRAFT_EXTEND": "decode"}
 _PROFILER = re.compile(r"^ProfilerStep#\d+")
 _RANGE = re.compile(r"^\W*(?:step|iteration|iter|decode_step|forward_step)\b", re.IGNORECASE)
 _PHASE = re.compile(r"\b(prefill|decode)\b|^(prefill|decode)|(prefill|decode)$", re.IGNORECASE)
-_TOKENS = re.compile(r"sq(\d{1,12})sk(\d{1,12})")
+_TOKENS = re.compile(r"(?:sq)?(\d{1,12})(?:(?:sk|_)(\d{1,12}))?")
+STEP_LABEL = re.compile(
+    r"ProfilerStep#\d{1,9}|"
+    + _ENGINE.pattern
+    + r"|step\[[A-Z_]{1,30}(?: bs=\d{1,9})?(?: toks=\d{1,12})?\]?"
+    + r"|(?:prefill|decode|step|iteration)(?:[ _#]\d{1,9})?",
+    re.IGNORECASE,
+)
+"""Labels that say nothing about the user: all a scrubbed trace keeps of its named ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +79,18 @@ def steps_of(trace: Trace) -> Steps:
     return Steps(starts, _stats(starts, marks, kind), _phases(trace))
 
 
+_MARK_KINDS = (
+    ("engine", _ENGINE),
+    ("engine", _SGLANG),
+    ("profiler", _PROFILER),
+    ("range", _RANGE),
+)
+
+
 def _marks(annotations: tuple[Annotation, ...]) -> tuple[list[Annotation], str]:
     """The best kind of mark that is there, host side only."""
     host = [a for a in annotations if not a.on_gpu]
-    for kind, pattern in (("engine", _ENGINE), ("profiler", _PROFILER), ("range", _RANGE)):
+    for kind, pattern in _MARK_KINDS:
         marks = [a for a in host if pattern.search(a.name)]
         if marks:
             return marks, kind
@@ -150,13 +171,19 @@ def _phase_of(name: str) -> tuple[str, int | None, int | None]:
     """Phase, query tokens and KV tokens that a label tells; an empty phase where it tells none."""
     engine = _ENGINE.search(name)
     if engine:
-        context, generation = int(engine.group(2)), int(engine.group(4))
+        context, generation = int(engine.group(1)), int(engine.group(3))
         phase = "mixed" if context and generation else "prefill" if context else "decode"
-        parts = [_TOKENS.match(part or "") for part in (engine.group(3), engine.group(5))]
+        parts = [_TOKENS.match(part or "") for part in (engine.group(2), engine.group(4))]
         known = [part for part in parts if part is not None]
         if not known:
             return phase, None, None
-        return phase, sum(int(p.group(1)) for p in known), sum(int(p.group(2)) for p in known)
+        keys = [int(part.group(2)) for part in known if part.group(2)]
+        return phase, sum(int(part.group(1)) for part in known), sum(keys) if keys else None
+    sglang = _SGLANG.match(name)
+    if sglang:
+        phase = _SGLANG_PHASES.get(sglang.group(1), "")
+        tokens = sglang.group(3) or (sglang.group(2) if phase == "decode" else None)
+        return phase, int(tokens) if tokens else None, None
     found = _PHASE.search(name[:200])
     if found:
         return next(group for group in found.groups() if group).lower(), None, None
