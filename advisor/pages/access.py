@@ -19,6 +19,11 @@ from advisor import errors
 View = Callable[..., HttpResponse]
 
 
+def actor_of(request: HttpRequest) -> str:
+    """Who acts, as the audit log writes it."""
+    return str(request.user.email)
+
+
 def _org_page(view: View, right: str | None) -> View:
     @login_required
     @wraps(view)
@@ -59,6 +64,11 @@ def writing(view: View) -> View:
 def writing_form(view: View) -> View:
     """GET and POST of a form that members and owners may send."""
     return require_http_methods(["GET", "HEAD", "POST"])(_org_page(view, "can_write"))
+
+
+def member(view: View) -> View:
+    """POST for every member, viewers too; the view itself knows the limits."""
+    return require_POST(_org_page(view, None))
 
 
 def managing(view: View) -> View:

@@ -58,6 +58,7 @@ function draw(box) {
   const annotations = figure.layout.annotations?.filter((label) => label.name !== unwanted);
   const base = narrow ? merge(figure.layout, figure.layout.narrow) : figure.layout;
   const layout = { ...base, narrow: undefined, annotations, width: box.clientWidth, height: box.clientHeight, template: template() };
+  box.querySelector(":scope > .figure-svg")?.remove();
   Plotly.react(box, figure.data, layout, { displayModeBar: false, responsive: false });
   box.closest(".chart")?.setAttribute("data-drawn", "");
   watch.observe(box);
@@ -80,13 +81,24 @@ addEventListener("afterprint", () => {
   drawAll();
 });
 
-for (const button of document.querySelectorAll("[data-show-figure]")) {
-  button.addEventListener("click", () => {
-    const chart = button.closest(".chart");
-    for (const other of chart.querySelectorAll("[data-show-figure]")) other.setAttribute("aria-pressed", String(other === button));
-    chart.querySelector(".plot").dataset.figure = button.dataset.showFigure;
-    chart.querySelector(".chart__title").textContent = button.dataset.title;
-    draw(chart.querySelector(".plot"));
-  });
+// Charts that share a box: one at a time, its title on top. Without this script all are shown.
+function show(figure, id) {
+  for (const one of figure.querySelectorAll("[data-chart]")) one.hidden = one.dataset.chart !== id;
+  for (const button of figure.querySelectorAll("[data-show-chart]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.showChart === id));
+  }
+  const own = figure.querySelector(`[data-chart="${id}"] [data-own-title]`);
+  figure.querySelector(".chart__head .chart__title").textContent = own?.textContent ?? figure.dataset.firstTitle;
+  figure.querySelectorAll(`[data-chart="${id}"] [data-figure]`).forEach(draw);
+}
+for (const group of document.querySelectorAll("[data-switch]")) {
+  const figure = group.closest(".chart");
+  figure.dataset.firstTitle = figure.querySelector(".chart__head .chart__title").textContent;
+  for (const title of figure.querySelectorAll("[data-own-title]")) title.hidden = true;
+  for (const button of group.querySelectorAll("[data-show-chart]")) {
+    button.addEventListener("click", () => show(figure, button.dataset.showChart));
+  }
+  group.hidden = false;
+  show(figure, group.querySelector("[data-show-chart]").dataset.showChart);
 }
 drawAll();

@@ -1,0 +1,287 @@
+"""The new-study form: what a person types, as a `StudySpec` or as errors beside the fields.
+
+All checks of values are those of the wire types and of `study_preview`; this module converts units
+and names. Text that does not convert is passed on as it is, so that pydantic refuses it by field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
+from pydantic import ValidationError
+
+from advisor.errors import InvalidInput
+from advisor.fleet.models import Agent
+from advisor.pages.forms import config_upload
+from advisor.pages.forms.presets import PRESETS
+from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
+from advisor.wire_errors import fields_from_validation_error
+from gpuagent.wire import StudySpec
+
+NO_AGENT = ""
+_HINT = {"autocomplete": "off", "spellcheck": "false"}
+
+
+def _text(label: str, *, help_text: str = "", css: str = "", **attrs: str) -> forms.CharField:
+    widget = forms.TextInput({"class": f"input {css}".strip(), **attrs})
+    return forms.CharField(label=label, required=False, help_text=help_text, widget=widget)
+
+
+def _number(label: str, *, help_text: str = "", mode: str = "numeric") -> forms.CharField:
+    return _text(label, help_text=help_text, css="num", inputmode=mode)
+
+
+def _select(label: str, choices: Iterable[tuple[str, str]]) -> forms.ChoiceField:
+    return forms.ChoiceField(
+        label=label,
+        required=False,
+        choices=list(choices),
+        widget=forms.Select({"class": "input"}),
+    )
+
+
+class StudyForm(forms.Form):
+    """One page: model, workload, targets, current settings, hardware and budget."""
+
+    name = _text("Name of the study", help_text="Shown in lists and reports.", maxlength="120")
+    model_kind = forms.ChoiceField(
+        choices=[("local", "Folder on the agent"), ("hub", "Hub id"), ("config", "config.json")],
+        required=False,
+    )
+    local_model = _select("Model folder", ())
+    hub_id = _text("Model id", css="input--mono", placeholder="owner/name", **_HINT)
+    hub_revision = _text("Revision", css="input--mono", help_text="Optional commit.", **_HINT)
+    config_name = _text("Name of the model", maxlength="200")
+    config_file = forms.FileField(
+        label="Upload config.json",
+        required=False,
+        allow_empty_file=True,
+        widget=forms.FileInput({"class": "input", "accept": ".json,application/json"}),
+    )
+    config_text = forms.CharField(
+        label="Or paste it",
+        required=False,
+        strip=False,
+        widget=forms.Textarea({"class": "input input--mono", "rows": 8, **_HINT}),
+        help_text="The architecture is built with random weights: speed and memory are real, "
+        "quality is not measurable.",
+    )
+    preset = forms.ChoiceField(choices=[(name, name) for name in PRESETS], required=False)
+    request_rate = _number(
+        "Request rate", help_text="Empty: one request after the other.", mode="decimal"
+    )
+    requests = _number("Requests per trial")
+    input_mean = _number("Input, mean")
+    input_p95 = _number("Input, p95", help_text="Empty: always the mean.")
+    output_mean = _number("Output, mean")
+    output_p95 = _number("Output, p95", help_text="Empty: always the mean.")
+    dtype = _select(
+        "Precision",
+        [("auto", "As published"), *((d, d) for d in ("float32", "bfloat16", "float16"))],
+    )
+    kv_cache = _select("KV cache", [("true", "On"), ("false", "Off")])
+    attention = _select(
+        "Attention", [("auto", "Engine's choice"), ("eager", "eager"), ("sdpa", "sdpa")]
+    )
+    threads = _number("CPU threads", help_text="Empty: engine's choice.")
+    agent = forms.ChoiceField(required=False)
+    budget_min = _number("Time budget", mode="decimal")
+
+    def __init__(
+        self,
+        data: QueryDict | None = None,
+        files: MultiValueDict | None = None,
+        *,
+        agents: Iterable[Agent] = (),
+    ) -> None:
+        self.agents = list(agents)
+        super().__init__(_without_file_text(data, files), files, initial=_initial(self.agents))
+        self.fields["local_model"].choices = local_models(self.agents)
+        self.fields["agent"].choices = [
+            *((a.slug, a.slug) for a in self.agents),
+            (NO_AGENT, "No agent"),
+        ]
+        self.rows: list[TargetRow] = target_rows(self.data if data is not None else None)
+        self.targets_errors: list[str] = []
+
+    # --- what the view needs -------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        return self["model_kind"].value() or "local"
+
+    def spec(self) -> StudySpec | None:
+        """The spec, or None with every error beside its field."""
+        if not self.is_valid():
+            return None
+        payload = self._payload()
+        try:
+            spec = StudySpec.model_validate(payload)
+        except ValidationError as error:
+            self.add_errors(fields_from_validation_error(error))
+            return None
+        return None if self.errors else spec
+
+    def refuse(self, error: InvalidInput) -> None:
+        """Show a service's refusal beside the fields that it names."""
+        self.add_errors(error.fields or {"": [error.message]})
+
+    def add_errors(self, fields: Mapping[str, list[str]]) -> None:
+        for path, messages in fields.items():
+            for message in messages:
+                self._add(path, message)
+
+    def messages(self) -> list[str]:
+        """All errors in one list, for the plan beside the form."""
+        rows = [m for row in self.rows for messages in row.errors.values() for m in messages]
+        mine = [message for messages in self.errors.values() for message in messages]
+        return list(dict.fromkeys([*mine, *rows, *self.targets_errors]))
+
+    # --- form -> wire --------------------------------------------------------------------------
+
+    def _payload(self) -> dict[str, Any]:
+        data = self.cleaned_data
+        budget = _float(data["budget_min"])
+        return {
+            "name": data["name"],
+            "model": self._model(),
+            "workload": {
+                "preset": data["preset"],
+                "input_tokens": _length(data["input_mean"], data["input_p95"]),
+                "output_tokens": _length(data["output_mean"], data["output_p95"]),
+                "request_rate_per_s": data["request_rate"] or None,
+                "requests": data["requests"],
+            },
+            "targets": [row.payload() for row in self.rows],
+            "agent": data["agent"] or None,
+            "current": {
+                "dtype": data["dtype"] or "auto",
+                "kv_cache": data["kv_cache"] != "false",
+                "attention": data["attention"] or "auto",
+                "threads": data["threads"] or None,
+            },
+            "budget_s": budget * 60 if isinstance(budget, float) else budget,
+        }
+
+    def _model(self) -> dict[str, Any]:
+        data = self.cleaned_data
+        kind = data["model_kind"] or "local"
+        if kind == "hub":
+            revision = data["hub_revision"] or None
+            return {"kind": "hub", "id": data["hub_id"], "revision": revision}
+        if kind == "local":
+            return {"kind": "local", "name": data["local_model"]}
+        try:
+            config = config_upload.parse(data["config_file"], data["config_text"])
+        except InvalidInput as error:
+            self.add_errors(error.fields)
+            config = {}
+        name = data["config_name"] or config_upload.name_of(config)
+        return {"kind": "config", "name": name, "config": config}
+
+    # --- errors --------------------------------------------------------------------------------
+
+    def _add(self, path: str, message: str) -> None:
+        row = re.match(r"targets\.(\d+)(?:\.(\w+))?$", path)
+        if row and int(row[1]) < len(self.rows):
+            self.rows[int(row[1])].add_error(row[2] or "limit", message)
+        elif path == "targets" or message.startswith("Two targets"):
+            self.targets_errors.append(message)
+        else:
+            field = self._field_of(path)
+            self.add_error(field, message)
+
+    def _field_of(self, path: str) -> str | None:
+        if path == "model.name":
+            return "config_name" if self.kind == "config" else "local_model"
+        if path == "model":
+            return {"hub": "hub_id", "config": "config_text"}.get(self.kind, "local_model")
+        for prefix, field in _FIELDS.items():
+            if path == prefix or path.startswith(f"{prefix}."):
+                return field
+        return None
+
+
+# Longest first where one path starts with another.
+_FIELDS = {
+    "name": "name",
+    "model.kind": "model_kind",
+    "model.id": "hub_id",
+    "model.revision": "hub_revision",
+    "model.config": "config_text",
+    "workload.preset": "preset",
+    "workload.request_rate_per_s": "request_rate",
+    "workload.requests": "requests",
+    "workload.input_tokens.mean": "input_mean",
+    "workload.input_tokens": "input_p95",
+    "workload.output_tokens.mean": "output_mean",
+    "workload.output_tokens": "output_p95",
+    "current.dtype": "dtype",
+    "current.kv_cache": "kv_cache",
+    "current.attention": "attention",
+    "current.threads": "threads",
+    "agent": "agent",
+    "engine": "agent",
+    "budget_s": "budget_min",
+    "config_file": "config_file",
+    "config_text": "config_text",
+}
+
+
+def local_models(agents: Iterable[Agent]) -> list[tuple[str, str]]:
+    """Folders that agents offer, with the agents that hold them; unusable ones say why."""
+    holders: dict[str, list[str]] = {}
+    for agent in agents:
+        for model in agent.hello.models:
+            note = agent.slug if model.problem is None else f"{agent.slug}: not usable"
+            holders.setdefault(model.name, []).append(note)
+    return [(name, f"{name} ({', '.join(notes)})") for name, notes in sorted(holders.items())]
+
+
+def _length(mean: str, p95: str) -> dict[str, Any]:
+    if not p95:
+        return {"kind": "fixed", "mean": mean}
+    return {"kind": "lognormal", "mean": mean, "p95": p95}
+
+
+def _float(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _initial(agents: list[Agent]) -> dict[str, Any]:
+    reachable = [a for a in agents if a.is_reachable and a.hello.engines]
+    has_models = any(m.problem is None for a in agents for m in a.hello.models)
+    return {
+        "model_kind": "local" if has_models or agents else "hub",
+        "preset": "chat",
+        "agent": reachable[0].slug if reachable else (agents[0].slug if agents else NO_AGENT),
+        "budget_min": "30",
+        "dtype": "auto",
+        "kv_cache": "true",
+        "attention": "auto",
+        **PRESETS["chat"].fields,
+    }
+
+
+def _without_file_text(data: QueryDict | None, files: MultiValueDict | None) -> QueryDict | None:
+    """An uploaded config becomes pasted text, since a browser never fills a file field again."""
+    upload = files.get("config_file") if files else None
+    if data is None or upload is None:
+        return data
+    text = config_upload.text_of(upload)
+    if text is None:
+        return data
+    copy = data.copy()
+    copy["config_text"] = text
+    return copy
+
+
+__all__ = ["MAX_TARGETS", "NO_AGENT", "StudyForm", "local_models"]

@@ -1,0 +1,1 @@
+"""View models: typed values that templates only print. No queries, no decisions about advice."""

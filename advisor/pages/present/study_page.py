@@ -1,0 +1,109 @@
+"""Everything a study's page shows that follows from its evidence; cached between two `advance`s.
+
+Intervals and charts cost up to a second over all trials, and nothing of it changes until the next
+trial ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.core.cache import cache
+
+from advisor.charts import Chart, ChartInput, study_charts
+from advisor.pages.present.studies import FindingFold, finding_folds, top_findings
+from advisor.pages.present.targets import TargetCell, target_cells
+from advisor.pages.present.trials import TrialsTable, trials_table
+from advisor.reports import words
+from advisor.reports.document import study_facts
+from advisor.reports.launch import LaunchLine, knob_name, knob_text, launch_lines
+from advisor.rules.rule import Finding
+from advisor.studies.models import Study
+from advisor.studies.selectors import StudyView, study_view
+
+CACHE_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPage:
+    """What `pages/study.html` prints."""
+
+    sentence: str
+    lede: str
+    verification: words.Word | None
+    verification_sentence: str
+    facts: tuple[tuple[str, str], ...]
+    shape: str
+    targets: tuple[TargetCell, ...]
+    best: str
+    top: tuple[Finding, ...]
+    folds: tuple[FindingFold, ...]
+    failing: int
+    charts: tuple[tuple[Chart, ...], ...]
+    launch: tuple[LaunchLine, ...]
+    changes: tuple[tuple[str, str, str], ...]
+    """(knob, current, recommended)"""
+    table: TrialsTable
+    known: tuple[str, ...]
+    unknown: tuple[str, ...]
+    failure: str
+    """What stopped the study where no trial succeeded, with the fix."""
+
+
+def study_page(study: Study) -> StudyPage:
+    """From the cache where the study was not evaluated since, built otherwise."""
+    if study.evaluated_at is None or study.stale_since is not None:
+        return build(study_view(study))
+    key = f"study-page:{study.pk}:{study.evaluated_at.isoformat()}:{study.state}"
+    page = cache.get(key)
+    if page is None:
+        page = build(study_view(study))
+        cache.set(key, page, CACHE_S)
+    return page
+
+
+def build(view: StudyView) -> StudyPage:
+    evidence, verdict = view.evidence, view.verdict
+    wanted = verdict.recommended or (evidence.spec.current if verdict.status == "met" else None)
+    shows_verification = verdict.verification not in ("none", "measured_once")
+    return StudyPage(
+        sentence=verdict.sentence,
+        lede=verdict.lede,
+        verification=words.VERIFICATIONS[verdict.verification] if shows_verification else None,
+        verification_sentence=verdict.verification_sentence,
+        facts=tuple(study_facts(evidence)),
+        shape=evidence.shape.summary() if evidence.shape else "",
+        targets=target_cells(verdict.targets, verdict.current_targets),
+        best=_best(view),
+        top=top_findings(view.findings),
+        folds=finding_folds(view.findings),
+        failing=sum(f.verdict == "fail" for f in view.findings),
+        charts=study_charts(ChartInput.of_study(evidence, verdict)),
+        launch=launch_lines(evidence.spec.model, wanted, evidence.spec.current) if wanted else (),
+        changes=tuple(
+            (knob_name(knob), knob_text(old), knob_text(new))
+            for knob, (old, new) in verdict.changes.items()
+        ),
+        table=trials_table(evidence, verdict.best),
+        known=verdict.known,
+        unknown=verdict.unknown,
+        failure=_failure(view),
+    )
+
+
+def _best(view: StudyView) -> str:
+    best = view.verdict.best
+    if best is None:
+        return ""
+    if view.verdict.current is not None and best.trial_id == view.verdict.current.trial_id:
+        return "current settings"
+    return f"trial {best.ordinal}"
+
+
+def _failure(view: StudyView) -> str:
+    trials = view.evidence.trials
+    failed = [t.failure for t in trials if t.failure is not None]
+    if not failed or any(t.result is not None for t in trials):
+        return ""
+    kind = failed[0].kind
+    return f"{kind.text}: {failed[0].message}. {kind.fix}"

@@ -1,0 +1,51 @@
+"""Words of a finding, figures of a chart."""
+
+from __future__ import annotations
+
+import json
+
+from django import template
+from django.utils.safestring import SafeString, mark_safe
+
+from advisor.charts import Chart
+from advisor.charts.svg import figure_svg
+from advisor.pages.present.studies import effect_text
+from advisor.reports import words
+from advisor.rules.rule import Finding
+
+register = template.Library()
+
+# What could end a script element or start a comment in it, as `json_script` has it.
+_ESCAPES = {ord(">"): "\\u003E", ord("<"): "\\u003C", ord("&"): "\\u0026"}
+
+
+@register.simple_tag
+def effect(finding: Finding) -> tuple[str, str]:
+    return effect_text(finding.effect)
+
+
+@register.simple_tag
+def finding_word(finding: Finding) -> words.Word:
+    return words.FINDINGS[finding.verdict]
+
+
+@register.filter
+def figure_json(chart: Chart) -> SafeString:
+    """The figure as JSON that is safe inside a script element."""
+    text = json.dumps(chart.figure, separators=(",", ":"), allow_nan=False)
+    return mark_safe(text.translate(_ESCAPES))  # noqa: S308 - escaped above, as json_script does
+
+
+@register.filter
+def chart_svg(chart: Chart) -> SafeString:
+    """The figure as SVG, for the time before and instead of the script."""
+    if chart.figure is None:
+        return SafeString("")
+    return mark_safe(figure_svg(chart.figure, chart.label))  # noqa: S308 - svg.py escapes all text
+
+
+@register.filter
+def cells(chart: Chart, row: tuple[str, ...]) -> list[tuple[str, bool]]:
+    """The row's cells after the first, each with whether its column is numeric."""
+    numeric = (column.numeric for column in chart.columns[1:])
+    return list(zip(row[1:], numeric, strict=True))

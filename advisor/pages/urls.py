@@ -1,0 +1,52 @@
+"""Addresses of the dashboard. Every route has an entry in the two-tenant test."""
+
+from django.urls import path
+from django.views.generic import RedirectView
+
+from advisor.pages.views import agents, organisation, rules, studies, study_new, trials
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="studies"), name="home"),
+    path("studies/", studies.study_list, name="studies"),
+    path("studies/new/", study_new.study_new, name="study-new"),
+    path("studies/new/plan/", study_new.study_preview_view, name="study-preview"),
+    path("studies/<uuid:study_id>/", studies.study_detail, name="study"),
+    path("studies/<uuid:study_id>/live/", studies.study_live, name="study-live"),
+    path("studies/<uuid:study_id>/cancel/", studies.study_cancel_view, name="study-cancel"),
+    path(
+        "studies/<uuid:study_id>/report.<slug:suffix>",
+        studies.study_report_view,
+        name="study-report",
+    ),
+    path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
+    path("agents/", agents.agent_list, name="agents"),
+    path("agents/add/", agents.agent_add, name="agent-add"),
+    path("agents/<slug:slug>/drain/", agents.agent_drain_view, name="agent-drain"),
+    path("agents/<slug:slug>/resume/", agents.agent_resume_view, name="agent-resume"),
+    path("agents/<slug:slug>/remove/", agents.agent_remove_view, name="agent-remove"),
+    path("rules/", rules.rule_list, name="rules"),
+    path("rules/<slug:rule_id>/", rules.rule_detail, name="rule"),
+    path("organisation/", organisation.organisation, name="organisation"),
+    path("organisation/tokens/", organisation.token_add, name="token-add"),
+    path(
+        "organisation/tokens/<uuid:token_id>/revoke/",
+        organisation.token_revoke,
+        name="token-revoke",
+    ),
+    path("organisation/members/", organisation.member_add, name="member-add"),
+    path(
+        "organisation/members/<int:membership_id>/role/",
+        organisation.member_role,
+        name="member-role",
+    ),
+    path(
+        "organisation/members/<int:membership_id>/remove/",
+        organisation.member_remove,
+        name="member-remove",
+    ),
+    path(
+        "organisation/members/<int:membership_id>/link/",
+        organisation.member_link,
+        name="member-link",
+    ),
+]

@@ -1,0 +1,78 @@
+"""Agents: cards, joining, draining, removing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+
+from advisor.fleet.models import Agent
+from advisor.fleet.selectors import agent_get, agents_of, telemetry_latest
+from advisor.fleet.services import (
+    agent_drain,
+    agent_resume,
+    agent_revoke,
+    registration_token_issue,
+)
+from advisor.pages.access import actor_of, managing, reading
+from advisor.pages.present.agents import agent_cards
+from advisor.studies.models import Trial
+from advisor.studies.states import LIVE, TrialState
+
+
+@reading
+def agent_list(request: HttpRequest) -> HttpResponse:
+    agents = list(agents_of(request.org))
+    mine = Trial.objects.filter(study__org=request.org, agent__in=agents)
+    running = {t.agent_id: t for t in mine.filter(state__in=LIVE).select_related("study")}
+    queued = dict(
+        mine.filter(state=TrialState.QUEUED)
+        .order_by()
+        .values_list("agent_id")
+        .annotate(waiting=Count("pk"))
+    )
+    samples = {agent.pk: telemetry_latest(agent) for agent in agents}
+    cards = agent_cards(agents, running, queued, samples)
+    counts = {kind: sum(c.kind == kind for c in cards) for kind in ("run", "good")}
+    attention = len(cards) - sum(counts.values())
+    context = {"cards": cards, "counts": counts, "attention": attention}
+    return render(request, "pages/agents.html", context)
+
+
+@managing
+def agent_add(request: HttpRequest) -> HttpResponse:
+    """Issue a one-time registration token; this page is the only place that ever shows it."""
+    token, secret = registration_token_issue(
+        org=request.org, user=request.user, actor=actor_of(request)
+    )
+    response = render(request, "pages/agent_add.html", {"token": token, "secret": secret})
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@managing
+def agent_drain_view(request: HttpRequest, slug: str) -> HttpResponse:
+    return _change(request, slug, agent_drain, _("{name} finishes its trial and takes no other."))
+
+
+@managing
+def agent_resume_view(request: HttpRequest, slug: str) -> HttpResponse:
+    return _change(request, slug, agent_resume, _("{name} takes trials again."))
+
+
+@managing
+def agent_remove_view(request: HttpRequest, slug: str) -> HttpResponse:
+    return _change(request, slug, agent_revoke, _("{name} is removed; its credential is refused."))
+
+
+def _change(
+    request: HttpRequest, slug: str, service: Callable[..., None], text: str
+) -> HttpResponse:
+    agent: Agent = agent_get(org=request.org, slug=slug)
+    service(agent=agent, actor=actor_of(request))
+    messages.info(request, text.format(name=agent.slug))
+    return redirect("agents")

@@ -1,0 +1,112 @@
+"""Studies: list, page, live fragment, cancel, report."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from csp.decorators import csp_update
+from django.contrib import messages
+from django.db.models import Count, Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+
+from advisor.fleet.selectors import agents_of
+from advisor.pages.access import actor_of, reading, writing
+from advisor.pages.present.live import live_marker, live_of
+from advisor.pages.present.studies import StudyRow, study_rows, study_status
+from advisor.pages.present.study_page import study_page
+from advisor.reports import EXPORTERS
+from advisor.reports.as_html import style_source
+from advisor.studies.reporting import study_report
+from advisor.studies.selectors import studies_of, study_get, trials_of
+from advisor.studies.services import study_cancel
+from advisor.studies.states import TERMINAL
+
+MOST_ROWS = 300
+"""The list sorts by need for attention, over this many of the newest studies."""
+
+
+@reading
+def study_list(request: HttpRequest) -> HttpResponse:
+    studies = studies_of(request.org).annotate(
+        total=Count("trials"), done=Count("trials", filter=Q(trials__state__in=TERMINAL))
+    )[:MOST_ROWS]
+    rows = study_rows(studies)
+    if not rows:
+        agents = list(agents_of(request.org))
+        return render(request, "pages/studies_empty.html", {"agents": agents})
+    shown = _filtered(rows, request.GET.dict())
+    counts = {
+        group: sum(r.group == group for r in rows) for group in ("attention", "running", "met")
+    }
+    presets = {p: sum(r.preset == p for r in rows) for p in ("chat", "api", "edge", "batch")}
+    context = {
+        "rows": shown,
+        "all": len(rows),
+        "counts": counts,
+        "presets": {preset: n for preset, n in presets.items() if n},
+        "chosen": request.GET,
+        "truncated": len(rows) == MOST_ROWS,
+    }
+    return render(request, "pages/studies.html", context)
+
+
+def _filtered(rows: list[StudyRow], chosen: dict[str, str]) -> list[StudyRow]:
+    """Filters of the address: status, preset, q (name, model, agent or best settings)."""
+    words = chosen.get("q", "").lower().split()
+    return [
+        row
+        for row in rows
+        if chosen.get("status", row.group) in (row.group, "")
+        and chosen.get("preset", row.preset) in (row.preset, "")
+        and all(
+            word in f"{row.study.name} {row.subtitle} {row.agent} {row.best}".lower()
+            for word in words
+        )
+    ]
+
+
+@reading
+def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
+    study = study_get(org=request.org, study_id=study_id)
+    trials = list(trials_of(study))
+    study.total, study.done = len(trials), sum(t.is_terminal for t in trials)
+    context = {
+        "study": study,
+        "page": study_page(study),
+        "status": study_status(study),
+        "live": None if study.is_terminal else live_of(study, trials),
+    }
+    return render(request, "pages/study.html", context)
+
+
+@reading
+def study_live(request: HttpRequest, study_id: UUID) -> HttpResponse:
+    """The moving part alone; asks for the whole page once a trial or the study has ended."""
+    study = study_get(org=request.org, study_id=study_id)
+    if study.is_terminal or request.GET.get("seen", "") not in ("", live_marker(study)):
+        return HttpResponse(status=200, headers={"HX-Refresh": "true"})
+    context = {"study": study, "live": live_of(study, list(trials_of(study)))}
+    return render(request, "fragments/live.html", context)
+
+
+@writing
+def study_cancel_view(request: HttpRequest, study_id: UUID) -> HttpResponse:
+    study = study_get(org=request.org, study_id=study_id)
+    study_cancel(study=study, actor=actor_of(request))
+    messages.info(request, _("Cancelling. What has finished is kept; there will be no verdict."))
+    return redirect("study", study_id=study.pk)
+
+
+@csp_update({"style-src": style_source()})
+@reading
+def study_report_view(request: HttpRequest, study_id: UUID, suffix: str) -> HttpResponse:
+    exporter = EXPORTERS.get(suffix)
+    if exporter is None:
+        raise Http404
+    document = study_report(study_get(org=request.org, study_id=study_id))
+    response = HttpResponse(exporter.render(document), content_type=exporter.media_type)
+    disposition = "attachment" if "download" in request.GET else "inline"
+    response["Content-Disposition"] = f'{disposition}; filename="{exporter.filename(document)}"'
+    return response
