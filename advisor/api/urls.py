@@ -1,0 +1,53 @@
+"""`/api/`: the user's API under `v1/`, the agents' under `agent/v1/`, schema and docs.
+
+Every route has an entry in tests/advisor/test_tenancy.py.
+"""
+
+from django.urls import include, path, re_path
+from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularAPIView
+
+from advisor.api.errors import no_such_endpoint
+from advisor.api.views import (
+    agents,
+    docs,
+    models,
+    reports,
+    rules,
+    studies,
+    tokens,
+    trials,
+)
+
+v1 = [
+    path("studies", studies.StudyList.as_view(), name="api-studies"),
+    path("studies/<uuid:study_id>", studies.StudyDetail.as_view(), name="api-study"),
+    path("studies/<uuid:study_id>/cancel", studies.StudyCancel.as_view(), name="api-study-cancel"),
+    path("studies/<uuid:study_id>/trials", trials.StudyTrials.as_view(), name="api-study-trials"),
+    path(
+        "studies/<uuid:study_id>/findings",
+        studies.StudyFindings.as_view(),
+        name="api-study-findings",
+    ),
+    path("studies/<uuid:study_id>/report", reports.StudyReport.as_view(), name="api-study-report"),
+    path("trials/<uuid:trial_id>", trials.TrialDetail.as_view(), name="api-trial"),
+    path("agents", agents.AgentList.as_view(), name="api-agents"),
+    path("agents/<slug:slug>", agents.AgentDetail.as_view(), name="api-agent"),
+    path("agents/<slug:slug>/drain", agents.AgentDrain.as_view(), name="api-agent-drain"),
+    path("agents/<slug:slug>/resume", agents.AgentResume.as_view(), name="api-agent-resume"),
+    path("models", models.ModelList.as_view(), name="api-models"),
+    path("rules", rules.RuleList.as_view(), name="api-rules"),
+    path("tokens", tokens.TokenList.as_view(), name="api-tokens"),
+    path("tokens/<uuid:token_id>", tokens.TokenDetail.as_view(), name="api-token"),
+]
+
+urlpatterns = [
+    path("v1/", include(v1)),
+    path("agent/v1/", include("advisor.api.agent_urls")),
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("schema", RedirectView.as_view(pattern_name="schema"), name="schema-no-slash"),
+    path("docs/", docs.ApiDocs.as_view(), name="docs"),
+    path("docs", RedirectView.as_view(pattern_name="docs"), name="docs-no-slash"),
+    # Last: what is left is answered as JSON, not with the HTML page of the dashboard.
+    re_path(r"^(?P<rest>.*)$", no_such_endpoint, name="api-unknown"),
+]
