@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class EventPipe:
-    """Sends events without ever waiting: a parent that does not read must not slow a measurement."""
+    """Sends events without waiting: a parent that does not read must not slow a measurement."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
@@ -149,7 +149,7 @@ def _run(
 
         failure = as_agent_error(error, doing="the trial").to_failure()
     if failure.detail:
-        print(failure.detail, file=sys.stderr)  # noqa: T20  stderr is the trial's log
+        print(failure.detail, file=sys.stderr)  # noqa: T201  stderr is the trial's log
     write_atomically(work_dir / FAILURE_FILE, failure.model_dump_json())
     return EXIT_FAILED
 

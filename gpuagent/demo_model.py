@@ -123,9 +123,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         folder = prepare(args.to.expanduser())
     except DemoModelError as error:
-        print(f"demo model: {error}", file=sys.stderr)  # noqa: T20  a command's own output
+        print(f"demo model: {error}", file=sys.stderr)  # noqa: T201  a command's own output
         return 1
-    print(folder)  # noqa: T20
+    print(folder)  # noqa: T201
     return 0
 
 

@@ -88,7 +88,7 @@ def _read_folder(folder: Path, root: Path | None) -> FolderFacts:
 
 
 def config_danger(config: dict[str, Any]) -> str | None:
-    """Why a config would run code, or None: `auto_map` or a kernel named on the hub, at any depth."""
+    """Why a config would run code, or None: `auto_map` or a kernel on the hub, at any depth."""
     for key, value in _walk(config):
         if key == "auto_map" and value:
             return "config.json has auto_map: the model brings its own Python code"

@@ -243,7 +243,7 @@ class TransformersEngine:
 
     @contextmanager
     def _computing(self, doing: str) -> Iterator[None]:
-        """No autograd, this engine's thread count, device idle at both ends, errors with a reason."""
+        """No autograd, own thread count, device idle at both ends, errors with a reason."""
         if torch.get_num_threads() != self._threads:
             # The thread count belongs to the process; two engines may want different ones.
             torch.set_num_threads(self._threads)

@@ -11,7 +11,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuagent.engines.base import LoadReport
 from gpuagent.errors import AgentError
 from gpuagent.wire import FailureReason, LengthSpec, Workload
 
