@@ -1,9 +1,10 @@
 """What an interleaved A/B trial proved about a candidate. Pure.
 
-One number per run and metric (the mean over the run's requests), compared by the exact permutation
-test of `gpuagent.stats.compare`. The decisive metric is that of the first target the current
-settings do not meet, else end-to-end latency. A candidate whose perplexity rose beyond the allowed
-share is contradicted, however fast it is.
+One number per run and metric (the mean over the run's requests), compared by the exact tests of
+`gpuagent.stats.compare`: within pairs where prompts differ from pair to pair (lengths drawn from a
+distribution, six pairs or more), over all runs where they are alike. The decisive metric is that of
+the first target the current settings do not meet, else end-to-end latency. A candidate whose
+perplexity rose beyond the allowed share is contradicted, however fast it is.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.request_metrics import RequestMetrics, request_metrics, throughput
 from advisor.targets import target_statuses
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE
-from gpuagent.stats import Comparison, compare
-from gpuagent.wire import EngineSettings
+from gpuagent.stats import Comparison, compare, compare_pairs
+from gpuagent.wire import EngineSettings, Workload
 from gpuagent.wire.trial import AbRun, VerifyResult
 
+MIN_PAIRED = 6
 COMPARED = ("ttft_s", "itl_s", "e2e_s", "output_tok_s")
 
 Outcome = Literal["verified", "not_proven", "contradicted"]
@@ -53,7 +55,7 @@ def verification_of(
 def _judge(
     evidence: StudyEvidence, trial: TrialEvidence, result: VerifyResult
 ) -> VerificationOutcome | None:
-    comparisons = compare_runs(result)
+    comparisons = compare_runs(result, trial.spec.workload)
     if not comparisons:
         return None
     decisive = _decisive(evidence, comparisons)
@@ -74,18 +76,28 @@ def _judge(
     )
 
 
-def compare_runs(result: VerifyResult) -> dict[str, Comparison]:
+def compare_runs(result: VerifyResult, workload: Workload) -> dict[str, Comparison]:
     """Candidate against current by metric; metrics that some run lacks are left out."""
+    varies = "lognormal" in (workload.input_tokens.kind, workload.output_tokens.kind)
     found = {}
     for name in COMPARED:
-        sides: dict[str, list[float]] = {"a": [], "b": []}
-        for run in sorted(result.runs, key=lambda run: run.order):
-            value = _run_value(run, name)
-            if value is not None:
-                sides[run.side].append(value)
-        if min(len(sides["a"]), len(sides["b"])) >= 2:
-            found[name] = compare(sides["a"], sides["b"], lower_is_better=name != "output_tok_s")
+        pairs = _pairs(result, name)
+        if len(pairs) < 2:
+            continue
+        a_runs, b_runs = [a for a, _ in pairs], [b for _, b in pairs]
+        test = compare_pairs if varies and len(pairs) >= MIN_PAIRED else compare
+        found[name] = test(a_runs, b_runs, lower_is_better=name != "output_tok_s")
     return found
+
+
+def _pairs(result: VerifyResult, metric: str) -> list[tuple[float, float]]:
+    """(current, candidate) of each pair: two runs that follow each other, in either order."""
+    values: dict[int, dict[str, float]] = {}
+    for run in result.runs:
+        value = _run_value(run, metric)
+        if value is not None:
+            values.setdefault(run.order // 2, {})[run.side] = value
+    return [(pair["a"], pair["b"]) for _, pair in sorted(values.items()) if len(pair) == 2]
 
 
 def quality_lost(result: VerifyResult) -> float | None:
@@ -134,10 +146,14 @@ def _sentence(
 
 
 def interval_of(found: Comparison) -> str:
-    """ "95 % interval −50 % to −46 %" of the change."""
-    return f"95{units.NBSP}% interval {_signed(found.low - 1)} to {_signed(found.high - 1)}"
+    """ "95 % interval −50 % to −46 %" of the change; more digits where the ends read the same."""
+    low, high = found.low - 1, found.high - 1
+    digits = 2
+    while digits < 4 and _signed(low, digits) == _signed(high, digits):
+        digits += 1
+    return f"95{units.NBSP}% interval {_signed(low, digits)} to {_signed(high, digits)}"
 
 
-def _signed(fraction: float) -> str:
-    text = units.percent(fraction)
+def _signed(fraction: float, digits: int = 2) -> str:
+    text = units.percent(fraction, digits)
     return text if fraction < 0 else f"+{text}"

@@ -374,12 +374,12 @@ def make_verify_result(
     seed: int = 0,
     **overrides: Any,
 ) -> VerifyResult:
-    """ABAB runs in which B takes `ratio` of A's time (`ttft_ratio` for the first token)."""
+    """ABBA runs in which B takes `ratio` of A's time (`ttft_ratio` for the first token)."""
     rng = np.random.default_rng(seed)
     candidate = candidate or EngineSettings(dtype="float32")
     runs = []
     for order in range(2 * pairs):
-        side: Literal["a", "b"] = "a" if order % 2 == 0 else "b"
+        side: Literal["a", "b"] = "a" if order % 4 in (0, 3) else "b"
         factor = float(rng.normal(1.0, run_cov))
         first = 1.0 if side == "a" else (ratio if ttft_ratio is None else ttft_ratio)
         requests = make_requests(

@@ -33,8 +33,8 @@ Phase = Literal["understand", "baseline", "diagnose", "search", "verify", "done"
 TERMINAL = ("succeeded", "failed", "cancelled", "quarantined")
 DTYPES = {"cpu": ("float32", "bfloat16"), "gpu": ("bfloat16", "float16", "float32")}
 MAX_VERIFICATIONS = 2
+# The paired test needs six to prove anything.
 PAIRS = 6
-MIN_PAIRS = 5
 RUN_S = 6.0
 MAX_RUN_REQUESTS = 20
 # Grid and diagnosis may take this share of the budget each; the workload's own requests decide.
@@ -212,7 +212,7 @@ def _kv_option(spec: StudySpec, timing: Timing) -> _Option:
     ]
     allowed_s = min(KV_MAX_S, KV_SHARE * spec.budget_s)
     config = _kv_config(contexts, 8)
-    # 256 tokens is the least that says anything; then fewer steps.
+    # 256 tokens are the least that says anything; then fewer steps.
     while timing.kv_cache_s(config) - timing.load_s > allowed_s and contexts[-1] > 256:
         contexts = contexts[:-1]
         config = _kv_config(contexts, 8)
@@ -316,7 +316,7 @@ def _within_budget(
 
 def _reserve_s(spec: StudySpec, timing: Timing, variant: PlannedTrial) -> float:
     """Time of the smallest verification of `variant`."""
-    config = VerifyConfig(candidate=variant.settings, pairs=MIN_PAIRS, requests_per_run=2)
+    config = VerifyConfig(candidate=variant.settings, pairs=PAIRS, requests_per_run=2)
     return verify_s(timing, replace(timing, settings=variant.settings), config, spec.workload)
 
 
@@ -368,8 +368,8 @@ def _verification(
     changed = set(current.settings.differences(best.settings))
     quality = 1024 if changed & {"dtype", "attention"} else 0
     requests = max(2, min(MAX_RUN_REQUESTS, round(RUN_S / max(measured[0], 1e-6))))
-    for pairs, per_run in ((PAIRS, requests), (MIN_PAIRS, requests), (MIN_PAIRS, 2)):
-        estimate_s = sum(starts) + (pairs * per_run + 1) * pair_s
+    for per_run in (requests, max(2, requests // 2), 2):
+        estimate_s = sum(starts) + (PAIRS * per_run + 1) * pair_s
         if estimate_s <= left_s:
             return PlannedTrial(
                 role="verification",
@@ -379,7 +379,7 @@ def _verification(
                 settings=evidence.spec.current,
                 config=VerifyConfig(
                     candidate=best.settings,
-                    pairs=pairs,
+                    pairs=PAIRS,
                     requests_per_run=per_run,
                     perplexity_tokens=quality,
                 ),

@@ -18,6 +18,8 @@ from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, VerifyConfig
 DEFAULT_PARAMS = 1_000_000_000
 DEFAULT_LAYERS = 24
 START_S = 12.0
+UNCACHED_STEPS = 2
+UNCACHED_MAX_S = 30.0
 ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -121,12 +123,15 @@ class Timing:
         return total
 
     def kv_cache_s(self, config: KvCacheConfig) -> float:
-        rounds = (config.repeats + 1) * config.decode_steps
-        both = sum(
-            self.step_s(tokens, kv_cache=True) + self.step_s(tokens, kv_cache=False)
-            for tokens in config.context_tokens
-        )
-        return self.load_s + rounds * both
+        """Few uncached steps a repeat, and at most half a minute of them per context."""
+        total = self.load_s
+        for tokens in config.context_tokens:
+            cached = (config.repeats + 1) * (
+                self.prefill_s(tokens) + config.decode_steps * self.step_s(tokens, kv_cache=True)
+            )
+            uncached = config.repeats * UNCACHED_STEPS * self.step_s(tokens, kv_cache=False)
+            total += cached + min(uncached, UNCACHED_MAX_S)
+        return total
 
 
 def verify_s(a: Timing, b: Timing, config: VerifyConfig, workload: Workload) -> float:

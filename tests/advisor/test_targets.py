@@ -254,7 +254,7 @@ def test_without_a_number_the_reason_is_said(trial, words: str) -> None:  # type
 
 
 def test_a_verification_is_judged_by_the_chosen_side() -> None:
-    trial = make_verification(candidate=EngineSettings(dtype="float32"), ratio=0.5, itl_s=0.06)
+    trial = make_verification(candidate=EngineSettings(dtype="float32"), pairs=12)
     assert target_status(trial, ITL_P95, CHAT, side="b").verdict == "met"
     assert target_status(trial, ITL_P95, CHAT, side="a").verdict == "missed"
     memory = target_status(trial, target("memory_bytes", "peak", 1e9), CHAT)

@@ -8,30 +8,26 @@ from gpuagent.wire.measure import ValidityCheck
 
 ID = "measurement-invalid"
 
-# What to do, by a word of the check's id; the first that fits.
-REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("foreign", "exclusive", "process"), "Stop other work on the device, then run it again."),
-    (
-        ("load", "cpu_busy", "contention", "steal"),
-        "Stop other work on the host, then run it again.",
-    ),
-    (
-        ("throttl", "clock", "thermal", "temperature", "power"),
-        "Let the device cool, raise its power limit or fix its clocks, then run it again.",
-    ),
-    (("error", "failed"), "Read the log for the requests that failed, then run it again."),
-    (("steady", "drift", "warm"), "Lengthen the warm-up or the window, then run it again."),
-    (
-        ("client", "lag", "saturat", "send"),
-        "Lower the rate or move the client to a machine of its own, then run it again.",
-    ),
-    (("cov", "noise", "spread", "repeat"), "Add repeats, or stop what disturbs the device."),
-    (("window", "duration", "short"), "Raise the number of requests or the budget."),
-    (("cache", "prefix", "seed"), "Use fresh prompts and reset the cache between trials."),
-    (("token", "length", "output"), "Check that the model does not stop early; fix the lengths."),
-    (("gap", "suspend", "lease"), "Keep the host awake and its network up, then run it again."),
-    (("ecc", "xid", "pcie", "health"), "Take the device out of service and have it checked."),
-)
+# What to do about each line of the agent's checklist (`gpuagent.validity`).
+REMEDIES: dict[str, str] = {
+    "times_positive": "Check the host's clock, then run it again.",
+    "repeats_cov": "Stop what disturbs the device, or add repeats, then run it again.",
+    "warmup": "Run it again on an idle device; times had not settled.",
+    "token_order": "Check the host's clock, then run it again.",
+    "requests_completed": "Read the log for the requests that failed; where time ran out, raise "
+    "the budget or send fewer.",
+    "sample_count": "Send more requests: 36 for a p90, 72 for a p95, 368 for a p99.",
+    "steady_state": "Run it again on an idle device; where it drifts again, send more requests.",
+    "send_lag": "Lower the rate, or free the processor for the client.",
+    "rate_sustained": "Lower the rate: the queue grows without end at this one.",
+    "other_cpu_load": "Stop other work on the host, then run it again.",
+    "cpu_steal": "Use a host that is not shared, then run it again.",
+    "foreign_gpu_processes": "Stop other work on the GPU, then run it again.",
+    "gpu_throttled": "Cool the GPU or fix its clocks, then run it again.",
+    "gpu_power_capped": "Raise the power limit, or keep it and compare under this limit only.",
+    "sm_clock_cov": "Fix the GPU's clocks, then run it again.",
+    "provenance": "Update the agent, so that results say what they were measured with.",
+}
 FALLBACK = "Remove the cause, then run the trial again."
 
 
@@ -100,10 +96,7 @@ def _finding(trial: TrialEvidence) -> Finding | None:
 
 def remedy(check_id: str) -> str:
     """What to do about a line of the checklist."""
-    lowered = check_id.lower()
-    return next(
-        (text for words, text in REMEDIES if any(word in lowered for word in words)), FALLBACK
-    )
+    return REMEDIES.get(check_id, FALLBACK)
 
 
 def _item(trial: TrialEvidence, line: ValidityCheck) -> EvidenceItem:

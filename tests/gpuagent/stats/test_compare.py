@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuagent.stats import compare
+from gpuagent.stats import compare, compare_pairs
 from gpuagent.stats.compare import permutation_p
 
 FIVE = [1.00, 1.01, 0.99, 1.02, 0.98]
@@ -80,3 +80,42 @@ def test_a_against_a_is_rarely_called_different_and_ten_percent_is_found() -> No
     found = sum(compare(a, b).verdict == "better" for a, b in zip(runs_a, runs_faster, strict=True))
     assert wrong <= 10
     assert found >= 180
+
+
+def test_pairs_take_out_what_the_workload_does_to_both_sides() -> None:
+    workload = np.array([1.0, 3.0, 0.5, 2.0, 5.0, 1.5])
+    faster = workload * 0.9 * np.array([1.0, 1.01, 0.99, 1.0, 1.005, 0.995])
+    paired = compare_pairs(workload, faster)
+    assert paired.verdict == "better"
+    assert paired.p_value == pytest.approx(2 / 64)
+    assert paired.ratio == pytest.approx(0.9, rel=0.01)
+    assert compare(workload, faster).verdict == "no_proven_difference"
+
+
+def test_five_pairs_never_prove_a_difference() -> None:
+    found = compare_pairs([1.0] * 5, [0.5] * 5)
+    assert found.verdict == "no_proven_difference"
+    assert "can never prove a difference (least p 0.06)" in found.reason
+
+
+def test_pairs_follow_the_direction_and_sample_many_exchanges() -> None:
+    rng = np.random.default_rng(8)
+    a = rng.uniform(1, 4, 20)
+    found = compare_pairs(a, a * rng.normal(1.2, 0.02, 20))
+    assert (found.verdict, found.exact) == ("worse", False)
+    assert compare_pairs(a, a * 1.2, lower_is_better=False).verdict == "better"
+
+
+def test_unequal_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match="two pairs"):
+        compare_pairs([1.0, 2.0], [1.0])
+
+
+def test_paired_a_against_a_is_rarely_called_different() -> None:
+    rng = np.random.default_rng(9)
+    wrong = 0
+    for _ in range(200):
+        workload = rng.uniform(1, 3, 6)
+        a, b = workload * rng.normal(1, 0.03, 6), workload * rng.normal(1, 0.03, 6)
+        wrong += compare_pairs(a, b).verdict != "no_proven_difference"
+    assert wrong <= 10
