@@ -16,6 +16,7 @@ from advisor import __version__
 from advisor.cli.errors import CliError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "estimate": ("advisor.cli.estimate", "predict memory, latency and cost of a model on a GPU"),
     "trace": ("advisor.cli.trace", "say what limits the GPU in a profiler trace"),
     "study": ("advisor.cli.study", "submit a study, follow it, fetch its report"),
 }

@@ -135,8 +135,8 @@ def daily_cost(
     """Cost of a day whose request rate is `curve_req_s`, one value per equal slice of 24 hours.
 
     Fixed keeps the peak's replicas all day. Autoscaled follows the curve and pays `scale_up_s` of
-    idle start for every replica added. Spot buys the autoscaled capacity at the spot price, with the
-    replicas that interruptions take away bought on top.
+    idle start for every replica added. Spot buys the autoscaled capacity at the spot price, and
+    the replicas that interruptions take away on top.
     """
     if not curve_req_s:
         raise ValueError("curve_req_s must hold at least one rate")
@@ -180,7 +180,7 @@ def daily_cost(
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Joules per output token; `value` only from a measured power, `at_most` from the power limit."""
+    """Joules per output token: `value` from measured power, `at_most` from the power limit."""
 
     value: float | None
     at_most: float | None

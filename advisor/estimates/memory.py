@@ -241,9 +241,9 @@ def plan_memory(
 
 
 def weight_bytes_per_gpu(roofline: Roofline) -> int:
-    """Weights one GPU holds: an equal share, with attention whole under attention data parallelism."""
+    """Weights one GPU holds: an equal share; attention whole under attention data parallelism."""
     place = roofline.place
-    total = roofline.shape.weight_bytes(place.dtype)
+    total = roofline.weight_bytes
     if not place.attention_dp:
         return math.ceil(total / place.gpus)
     attention = roofline.attention_bytes
@@ -251,7 +251,7 @@ def weight_bytes_per_gpu(roofline: Roofline) -> int:
 
 
 def allowed_tp(shape: ModelShape, limit: int = 8) -> tuple[int, ...]:
-    """Tensor-parallel sizes up to `limit` that divide the heads and divide or multiply the KV heads."""
+    """Tensor-parallel sizes up to `limit` that divide the heads and suit the KV heads."""
     return tuple(size for size in range(1, limit + 1) if tp_problem(shape, size) is None)
 
 

@@ -1,7 +1,7 @@
 """Lower bounds from bytes and FLOPs: one decode step, one prefill, and their parts per GPU.
 
-Nothing here is fitted. Every time is a floor at the device's stated bandwidth and dense rate; what an
-engine reaches of it is learned in `advisor.estimates.serving`.
+Nothing here is fitted. Every time is a floor at the device's stated bandwidth and dense rate; what
+an engine reaches of it is learned in `advisor.estimates.serving`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from advisor.catalog import GpuSpec
 from advisor.shapes import ModelShape, QuantScheme
 from advisor.shapes.quant import group_bits
 
-# Host links where GPUs have none of their own: PCIe 4.0 x16, both directions.
-PCIE_BYTES_S = 64e9
+# All-reduce between two GPUs without links of their own: geometric mean of two measured cards.
+PCIE_ALL_REDUCE_BYTES_S = 26e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class StepFloor:
-    """Seconds of one step's parts on one GPU; the parts overlap, so their sum is an upper guess."""
+    """Seconds of one step's parts on one GPU; they overlap, so their sum is an upper guess."""
 
     weights_s: float  # dense weights read
     experts_s: float  # routed experts read
@@ -76,6 +76,11 @@ class Roofline:
         self.attention_shard = 1.0 if place.attention_dp else 1.0 / n
 
     @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights over all GPUs, one copy each."""
+        return self.shape.weight_bytes(self.place.dtype)
+
+    @cached_property
     def compute_dtype(self) -> str:
         """Arithmetic of the quantised matmuls; weight-only formats and old chips compute in bf16."""
         wanted = self.scheme.compute if self.scheme is not None else "bf16"
@@ -97,8 +102,14 @@ class Roofline:
 
     @cached_property
     def link(self) -> float:
-        """Bytes per second and direction between GPUs of one model copy."""
-        return (self.place.gpu.link_bytes_s or PCIE_BYTES_S) / 2
+        """Bytes per second and direction between GPUs of one model copy.
+
+        Without links of their own GPUs meet over PCIe, and an all-reduce falls with their number:
+        18 and 38 GB/s on two L40S and RTX PRO 6000, 1 and 9 GB/s on eight (vLLM 0.24 kernels).
+        """
+        if self.place.gpu.link_bytes_s is not None:
+            return self.place.gpu.link_bytes_s / 2
+        return PCIE_ALL_REDUCE_BYTES_S * float((2.0 / max(self.place.gpus, 2)) ** 1.5)
 
     @cached_property
     def dense_weight_bytes(self) -> float:
