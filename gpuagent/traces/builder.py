@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuagent.traces.errors import over_limit
 from gpuagent.traces.limits import Limits
 from gpuagent.traces.model import (
+    I8,
+    I16,
     I32,
     I64,
     Annotation,
@@ -22,6 +27,7 @@ from gpuagent.traces.model import (
 )
 
 LATEST_NS = 1 << 62
+_CHUNK = 131_072
 
 
 class Names:
@@ -96,6 +102,14 @@ def view32(column: array[int]) -> I32:
     return np.frombuffer(column, dtype=np.int32) if column else np.empty(0, np.int32)
 
 
+def view16(column: array[int]) -> I16:
+    return np.frombuffer(column, dtype=np.int16) if column else np.empty(0, np.int16)
+
+
+def view8(column: array[int]) -> I8:
+    return np.frombuffer(column, dtype=np.int8) if column else np.empty(0, np.int8)
+
+
 class TraceBuilder:
     """Parsers append to `gpu`, `host`, `ops`; `build` joins launches, sorts, and frees as it goes.
 
@@ -139,40 +153,44 @@ class TraceBuilder:
         self.annotations.append(Annotation(name[: self.limits.name_chars], start, end, on_gpu))
 
     def build(self, trace_format: str, devices: dict[object, DeviceInfo], facts: Facts) -> Trace:
-        """The finished trace; the builder is empty afterwards. `devices` is keyed like `lanes`."""
-        host_key = view64(self.host.key).copy()
-        order = np.argsort(view64(self.host.start), kind="stable")
-        host = HostCalls(
-            start=view64(self.host.start)[order],
-            end=_ends(self.host, order),
-            name=view32(self.host.name)[order],
-            thread=_lane(self.host, order),
-        )
-        host_key = host_key[order]
-        self.host = Columns()
-        gpu_order = np.lexsort((view64(self.gpu.start), _lane(self.gpu)))
-        launch = _join(view64(self.gpu.key), host_key)[gpu_order]
+        """The finished trace; the builder is empty afterwards. `devices` is keyed like `lanes`.
+
+        Each raw column is released as soon as its final form exists, and a file that is in order
+        already (most are) is not copied at all.
+        """
+        host_order = _order(view64(self.host.start))
+        host_key = _take(self.host, "key", host_order)
+        gpu_order = _order(view64(self.gpu.start), view16(self.gpu.lane))
+        launch = _join(_take(self.gpu, "key", gpu_order), host_key)
         del host_key
+        host = HostCalls(
+            end=_ends(self.host, host_order),
+            start=_take(self.host, "start", host_order),
+            name=_take(self.host, "name", host_order),
+            thread=_take(self.host, "lane", host_order),
+        )
         sizes = np.full(len(self.gpu), -1, np.int64)
         sizes[view64(self.copy_at)] = view64(self.copy_size)
+        kind, stream = view8(self.kind), view32(self.stream)
+        if gpu_order is not None:
+            kind, stream, sizes = kind[gpu_order], stream[gpu_order], sizes[gpu_order]
         gpu = GpuEvents(
-            start=view64(self.gpu.start)[gpu_order],
             end=_ends(self.gpu, gpu_order),
-            name=view32(self.gpu.name)[gpu_order],
-            kind=np.frombuffer(self.kind or array("b"), np.int8)[gpu_order],
-            device=_lane(self.gpu, gpu_order),
-            stream=view32(self.stream)[gpu_order],
+            start=_take(self.gpu, "start", gpu_order),
+            name=_take(self.gpu, "name", gpu_order),
+            kind=kind,
+            device=_take(self.gpu, "lane", gpu_order),
+            stream=stream,
             launch=launch,
-            copy_bytes=sizes[gpu_order],
+            copy_bytes=sizes,
         )
-        self.gpu, self.kind, self.stream = Columns(), array("b"), array("i")
+        self.kind, self.stream = array("b"), array("i")
         ops = CpuOps(
-            start=view64(self.ops.start).copy(),
-            end=_ends(self.ops),
-            name=view32(self.ops.name).copy(),
-            thread=_lane(self.ops).copy(),
+            end=_ends(self.ops, None),
+            start=_take(self.ops, "start", None),
+            name=_take(self.ops, "name", None),
+            thread=_take(self.ops, "lane", None),
         )
-        self.ops = Columns()
         listed = tuple(devices.get(key, DeviceInfo(id=-1)) for key in self.lanes.index)
         return Trace(
             trace_format, self.names.all(), gpu, host, ops, tuple(self.annotations), listed, facts
@@ -186,14 +204,38 @@ def pack_key(process: int, correlation: int) -> int:
     return ((process & 0xFFFFFF) << 39) | (correlation & 0x7FFFFFFFFF)
 
 
-def _ends(columns: Columns, order: np.ndarray | None = None) -> I64:
-    ends: I64 = view64(columns.start) + np.maximum(view64(columns.length), 0)
+_VIEWS: dict[str, Callable[[array[int]], Any]] = {
+    "start": view64,
+    "length": view64,
+    "key": view64,
+    "name": view32,
+    "lane": view16,
+}
+
+
+def _order(start: I64, lane: I16 | None = None) -> NDArray[np.intp] | None:
+    """Row order by lane and start; None where the rows are in order already."""
+    if lane is None or (lane[1:] == lane[:-1]).all():
+        if (start[1:] >= start[:-1]).all():
+            return None
+        return np.argsort(start, kind="stable")
+    return np.lexsort((start, lane))
+
+
+def _take(columns: Columns, name: str, order: NDArray[np.intp] | None) -> Any:
+    """One column in final order; the raw one is released."""
+    raw = getattr(columns, name)
+    setattr(columns, name, array(raw.typecode))
+    values = _VIEWS[name](raw)
+    return values if order is None else values[order]
+
+
+def _ends(columns: Columns, order: NDArray[np.intp] | None) -> I64:
+    """Ends from starts and lengths, in final order; must run before the starts are taken."""
+    length: I64 = _take(columns, "length", None)
+    ends: I64 = np.maximum(length, 0)
+    ends += view64(columns.start)
     return ends if order is None else ends[order]
-
-
-def _lane(columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
-    lane = np.frombuffer(columns.lane, np.int16) if columns.lane else np.empty(0, np.int16)
-    return lane if order is None else lane[order]
 
 
 def _join(gpu_key: I64, host_key: I64) -> I32:
@@ -205,10 +247,14 @@ def _join(gpu_key: I64, host_key: I64) -> I32:
     launch = np.full(len(gpu_key), -1, np.int32)
     if not len(host_key) or not len(gpu_key):
         return launch
-    order = np.argsort(host_key, kind="stable").astype(np.int32)
-    ordered = host_key[order]
-    at = np.searchsorted(ordered, gpu_key)
-    at[at == len(ordered)] = 0
-    found = (ordered[at] == gpu_key) & (gpu_key >= 0)
-    launch[found] = order[at[found]]
+    order: NDArray[Any] | None = None
+    if not (host_key[1:] >= host_key[:-1]).all():
+        order = np.argsort(host_key, kind="stable").astype(np.int32)
+        host_key = host_key[order]
+    for low in range(0, len(gpu_key), _CHUNK):
+        keys = gpu_key[low : low + _CHUNK]
+        at = np.searchsorted(host_key, keys)
+        at[at == len(host_key)] = 0
+        found = (host_key[at] == keys) & (keys >= 0)
+        launch[low : low + _CHUNK][found] = at[found] if order is None else order[at[found]]
     return launch

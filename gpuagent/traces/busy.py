@@ -101,10 +101,11 @@ def _device(trace: Trace, codes: NDArray[np.int8], rows: slice) -> DeviceTime:
     is_comm = is_kernel & (code == COMM)
     is_compute = is_kernel & ~is_comm
     is_copy = kind == MEMCPY
-    kernels = union(start[is_kernel], end[is_kernel], is_sorted=True)
-    compute = union(start[is_compute], end[is_compute], is_sorted=True)
-    comm = union(start[is_comm], end[is_comm], is_sorted=True)
-    copies = union(start[is_copy], end[is_copy], is_sorted=True)
+    # Where two sets are the same events, one is enough: large traces are mostly kernels.
+    kernels = busy if is_kernel.all() else _union_of(start, end, is_kernel)
+    compute = kernels if not is_comm.any() else _union_of(start, end, is_compute)
+    comm = _union_of(start, end, is_comm)
+    copies = _union_of(start, end, is_copy)
     return DeviceTime(
         info=trace.devices[int(gpu.device[rows.start])],
         rows=rows,
@@ -120,13 +121,17 @@ def _device(trace: Trace, codes: NDArray[np.int8], rows: slice) -> DeviceTime:
         exposed_comm_ns=difference_length(comm, compute),
         memcpy_ns=length(copies),
         exposed_memcpy_ns=difference_length(copies, kernels),
-        memset_ns=length(union(start[kind == MEMSET], end[kind == MEMSET], is_sorted=True)),
+        memset_ns=length(_union_of(start, end, kind == MEMSET)),
         gap_counts=_gap_counts(gap_ns),
         largest_gap_ns=int(gap_ns.max()) if len(gap_ns) else 0,
         gaps=gaps,
         streams=len(np.unique(stream)),
         same_stream_overlaps=_overlaps(start, end, stream),
     )
+
+
+def _union_of(start: NDArray[np.int64], end: NDArray[np.int64], chosen: NDArray[np.bool_]) -> Spans:
+    return union(start[chosen], end[chosen], is_sorted=True)
 
 
 def _gap_counts(gap_ns: NDArray[np.int64]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from gpuagent.traces.intervals import length, rows_by_value, union
 from gpuagent.traces.model import Trace
 
 _TOP = 25
+_CHUNK = 32_768
 
 OP_CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("attention", ("attention", "flash", "sdpa", "scaled_dot_product")),
@@ -125,20 +126,17 @@ def _self_time(
     own = (end - start).copy()
     stack: list[tuple[int, int]] = []
     lane = -1
-    for row, begin, finish, number in zip(
-        order.tolist(),
-        start[order].tolist(),
-        end[order].tolist(),
-        thread[order].tolist(),
-        strict=True,
-    ):
-        if number != lane:
-            stack, lane = [], number
-        while stack and stack[-1][1] <= begin:
-            stack.pop()
-        if stack:
-            parent, parent_end = stack[-1]
-            own[parent] -= min(finish, parent_end) - begin
-        stack.append((row, finish))
+    for low in range(0, len(order), _CHUNK):
+        part = order[low : low + _CHUNK]
+        columns = (part, start[part], end[part], thread[part])
+        for row, begin, finish, number in zip(*(c.tolist() for c in columns), strict=True):
+            if number != lane:
+                stack, lane = [], number
+            while stack and stack[-1][1] <= begin:
+                stack.pop()
+            if stack:
+                parent, parent_end = stack[-1]
+                own[parent] -= min(finish, parent_end) - begin
+            stack.append((row, finish))
     clipped: NDArray[np.int64] = np.maximum(own, 0)
     return clipped

@@ -30,6 +30,7 @@ CAUSES = (
     "unattributed",
 )
 I64 = NDArray[np.int64]
+_CHUNK = 65_536
 
 
 def idle_causes(
@@ -40,10 +41,25 @@ def idle_causes(
     step_starts: I64,
 ) -> dict[str, int]:
     """Nanoseconds of idle time per cause; the sum is exactly `device.idle_ns`."""
-    gap_start, gap_end = device.gaps
     sums = dict.fromkeys(CAUSES, 0)
-    if not len(gap_start):
-        return sums
+    gap_start, gap_end = device.gaps
+    for low in range(0, len(gap_start), _CHUNK):
+        part = slice(low, low + _CHUNK)
+        _add_causes(trace, device, codes, host, step_starts, gap_start[part], gap_end[part], sums)
+    return sums
+
+
+def _add_causes(
+    trace: Trace,
+    device: DeviceTime,
+    codes: NDArray[np.int8],
+    host: HostWork,
+    step_starts: I64,
+    gap_start: I64,
+    gap_end: I64,
+    sums: dict[str, int],
+) -> None:
+    """Attribute some gaps; in chunks, so that the temporary arrays stay small."""
     gpu, calls = trace.gpu, trace.host
     following = np.searchsorted(gpu.start[device.rows], gap_end, side="left") + device.rows.start
     launch = gpu.launch[following]
@@ -87,7 +103,6 @@ def idle_causes(
     sums["kernel_gap"] += int(tail[short].sum())
     sums["communication"] += int(tail[waits_for_peer].sum())
     sums["unattributed"] += int(tail[queued & ~short & ~waits_for_peer].sum())
-    return sums
 
 
 def _take_profiler(
