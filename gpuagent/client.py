@@ -118,7 +118,11 @@ class AdvisorClient:
                 "PUT",
                 f"artifacts/{lease.trial_id}/{lease.epoch}/{sha256}",
                 content=_chunks(path),
-                headers={"Content-Type": "application/octet-stream"},
+                headers={
+                    "Content-Type": "application/octet-stream",
+                    # Stated, or the body would travel in chunks that WSGI does not read.
+                    "Content-Length": str(path.stat().st_size),
+                },
                 timeout=RESULT_TIMEOUT_S,
             )
         )

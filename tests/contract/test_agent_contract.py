@@ -299,3 +299,15 @@ def test_a_file_that_was_not_announced_is_404(client: AdvisorClient, announced) 
     with pytest.raises(Refused) as refused:
         client.upload(lease, "f" * 64, path)
     assert refused.value.status == 404
+
+
+def test_an_empty_file_is_a_file_too(client: AdvisorClient, trial: Trial, tmp_path: Path) -> None:
+    path = tmp_path / "empty.txt"
+    path.write_bytes(b"")
+    sha256 = hashlib.sha256(b"").hexdigest()
+    lease = client.claim(instance=INSTANCE).lease
+    assert lease is not None
+    announced = (Artifact(name="empty.txt", sha256=sha256, size_bytes=0),)
+    client.result(lease, TrialOutcome(status="cancelled", artifacts=announced))
+    client.upload(lease, sha256, path)
+    assert StoredArtifact.objects.get().stored_at is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import tempfile
 from pathlib import Path
@@ -59,11 +60,13 @@ def _store(request: Request, row: StoredArtifact) -> None:
     target = artifact_path(row.sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, size = hashlib.sha256(), 0
+    # DRF gives an empty dict where there is no Content-Length, or where it is 0.
+    body = request.data if hasattr(request.data, "read") else io.BytesIO()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".part-")
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as out:
-            while chunk := request.data.read(CHUNK_BYTES):
+            while chunk := body.read(CHUNK_BYTES):
                 size += len(chunk)
                 if size > row.size_bytes:
                     raise TooLarge("The file is larger than it was announced.")
