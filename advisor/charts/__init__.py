@@ -27,6 +27,14 @@ STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
 """Charts of a study page, in order; those of one tuple share a box with a switch."""
 
 
+ONLY_WITH_TARGET = {"e2e-trials": "e2e_s"}
+"""Charts that answer nobody's question unless the study has a target on the metric."""
+
+
+def _wanted(chart_id: str, data: ChartInput) -> bool:
+    return data.target(ONLY_WITH_TARGET[chart_id]) is not None
+
+
 def chart(chart_id: str, data: ChartInput) -> Chart:
     """Build one chart. Raises KeyError for an id that is not registered."""
     return CHARTS[chart_id](data)
@@ -36,7 +44,7 @@ def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
     """The groups of a study page. In each, empty charts are left out unless all are empty."""
     groups = []
     for ids in STUDY_CHARTS:
-        built = [chart(chart_id, data) for chart_id in ids]
+        built = [chart(i, data) for i in ids if i not in ONLY_WITH_TARGET or _wanted(i, data)]
         groups.append(tuple(c for c in built if not c.is_empty) or (built[0],))
     return tuple(groups)
 

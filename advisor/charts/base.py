@@ -117,4 +117,4 @@ def nothing_yet(data: ChartInput, what: str) -> str:
         return f"The study was cancelled before {what} was measured."
     if data.evidence.finished:
         return f"No trial of this study measured {what}."
-    return f"Not measured yet: {what} appears when the first trial ends."
+    return f"Not measured yet: {what} appears when a trial that measures it ends."

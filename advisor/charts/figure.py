@@ -6,6 +6,7 @@ the same picture.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -146,6 +147,20 @@ def label(
 def axis(title: str, **options: Any) -> dict[str, Any]:
     """An axis with quantity and unit in its title ("log" said when it is)."""
     return {"title": {"text": title}, **options}
+
+
+def log_axis(title: str, low: float, high: float) -> dict[str, Any]:
+    """A log axis from `low` to `high` with ticks at 1, 2, 5 × 10^n; the title says "log"."""
+    first, last = math.log10(low), math.log10(high)
+    ticks = [m * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1) for m in (1, 2, 5)]
+    shown = [t for t in ticks if low <= t <= high]
+    return axis(
+        title,
+        type="log",
+        range=[first, last],
+        tickvals=shown,
+        ticktext=[units.number(t, 1 if t < 1 else 3) for t in shown],
+    )
 
 
 def time_scale(largest_s: float) -> tuple[float, str]:

@@ -134,7 +134,9 @@ def _speed_title(cached: _Rates, uncached: _Rates) -> str:
     ratio = (on[at].value or math.nan) / (off[at].value or math.nan)
     if ratio < 1:
         return f"The KV cache costs speed: {units.number(ratio, 2)} × at {at:,} tokens of context"
-    return f"The KV cache is worth {units.number(ratio, 2)} × at {at:,} tokens of context"
+    return (
+        f"The KV cache is worth {units.number(ratio, 2)}{units.NBSP}× at {at:,} tokens of context"
+    )
 
 
 def _speed_figure(cached: _Rates, uncached: _Rates) -> figure.Figure:
@@ -163,17 +165,15 @@ def _speed_figure(cached: _Rates, uncached: _Rates) -> figure.Figure:
             )
         )
     top = max(values, default=1.0)
-    span = [math.log10(min(values) * 0.55), math.log10(top * 1.6)] if log else [0, top * 1.2]
+    word = "Decode speed (tok/s"
     contexts = [p.context_tokens for p, _ in cached]
     return {
         "data": traces,
         "layout": {
             "xaxis": figure.axis("Context (tokens)", range=[0, max(contexts) * 1.05]),
-            "yaxis": figure.axis(
-                f"Decode speed (tok/s{', log' if log else ''})",
-                range=span,
-                **({"type": "log"} if log else {}),
-            ),
+            "yaxis": figure.log_axis(f"{word}, log)", min(values) * 0.55, top * 1.6)
+            if log
+            else figure.axis(f"{word})", range=[0, top * 1.2]),
             "shapes": [],
             "annotations": labels,
         },

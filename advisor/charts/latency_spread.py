@@ -99,11 +99,9 @@ def _figure(
     return {
         "data": [_series(data, t, s, factor, unit) for t, s in found],
         "layout": {
-            "xaxis": figure.axis(
-                f"{word} ({unit}{', log' if log else ''})",
-                range=limits,
-                **({"type": "log"} if log else {}),
-            ),
+            "xaxis": figure.log_axis(f"{word} ({unit}, log)", low * 0.85, high * 1.25)
+            if log
+            else figure.axis(f"{word} ({unit})", range=limits),
             "yaxis": figure.axis(f"Share of {_things(metric)} (%)", range=[0, 103], dtick=20),
             "shapes": [figure.limit_x(limit_s * factor)] if target else [],
             "annotations": labels,

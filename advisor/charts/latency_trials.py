@@ -11,6 +11,7 @@ from advisor.targets import TargetStatus, limit_text, trial_metrics
 from gpuagent.wire import SlaTarget
 from gpuagent.wire.sla import LatencyMetric, Statistic
 
+SHORT = {"ttft_s": "TTFT", "itl_s": "ITL", "e2e_s": "E2E"}
 _FALLBACK: Statistic = "p50"
 _Row = tuple[TrialEvidence, TargetStatus]
 
@@ -42,7 +43,7 @@ def _chart(data: ChartInput, metric: LatencyMetric) -> Chart:
     judged = target if target and target.statistic == statistic else None
     return Chart(
         id=chart_id,
-        short=name,
+        short=f"{SHORT[metric]} {statistic}",
         title=_title(data, name, rows, judged),
         note=_note(metric, target, statistic),
         label=f"Dot chart of {name} by trial with 95 % intervals"
@@ -135,6 +136,8 @@ def _colour(data: ChartInput, trial: TrialEvidence) -> str:
 def _tick(data: ChartInput, trial: TrialEvidence) -> str:
     if data.is_current(trial):
         return f"{trial.ordinal} current"
+    if trial.role == "verification":
+        return f"{trial.ordinal} A/B"
     return f"{trial.ordinal} best" if data.is_best(trial) else f"Trial {trial.ordinal}"
 
 

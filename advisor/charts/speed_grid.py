@@ -106,7 +106,7 @@ def _title(word: str, rated: list[_Rated]) -> str:
     if singles and value / singles[0] < _NO_GAIN:
         return f"{text}, no more than one sequence alone"
     if singles:
-        text += f", {units.number(value / singles[0], 2)} × batch 1"
+        text += f", {units.number(value / singles[0], 2)}{units.NBSP}× batch 1"
     return text
 
 

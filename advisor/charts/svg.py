@@ -88,22 +88,12 @@ def nice_ticks(low: float, high: float, most: int = 7) -> list[float]:
     return [round(n * step, 12) for n in range(first, last + 1)]
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5 × 10^n between 10^low and 10^high."""
-    ticks = [
-        m * 10.0**n for n in range(math.floor(low), math.ceil(high) + 1) for m in (1.0, 2.0, 5.0)
-    ]
-    return [t for t in ticks if low - 1e-9 <= math.log10(t) <= high + 1e-9]
-
-
 def _ticks(axis: dict[str, Any], scale: _Scale) -> list[tuple[float, str]]:
     if "tickvals" in axis:
         values = [float(v) for v in axis["tickvals"]]
         names = axis.get("ticktext") or [_number(v) for v in values]
         return list(zip(values, (str(name) for name in names), strict=True))
-    if scale.log:
-        values = log_ticks(scale.low, scale.high)
-    elif "dtick" in axis:
+    if "dtick" in axis:
         step = float(axis["dtick"])
         count = math.floor((scale.high - scale.low) / step + 1e-9)
         values = [scale.low + n * step for n in range(count + 1)]

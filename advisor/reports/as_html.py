@@ -11,10 +11,20 @@ from advisor import units
 from advisor.charts import figure
 from advisor.charts.svg import figure_svg
 from advisor.reports import words
-from advisor.reports.document import ChartPart, Fact, Measured, ReportDocument, TargetRow, TrialRow
+from advisor.reports.document import (
+    ChartPart,
+    Fact,
+    Measured,
+    ReportDocument,
+    TargetRow,
+    TrialRow,
+    VerdictPart,
+)
 from advisor.reports.launch import knob_name, knob_text
 from advisor.reports.markup import Html, el, join, status, table
 from advisor.rules.rule import Finding, Verdict
+from advisor.targets import limit_text
+from gpuagent.wire import SlaTarget
 
 _CSS = Path(__file__).resolve().parents[2] / "static" / "css"
 _LAYERS = ("tokens", "reset", "base", "layout", "components", "tables", "report")
@@ -96,9 +106,14 @@ def _verdict(document: ReportDocument) -> Html:
         el("div", status(kind, word, chip=True), class_="verdict__top"),
         el("h1", verdict.sentence),
         el("p", verdict.lede, class_="verdict__lede") if verdict.lede else None,
-        el("p", verdict.verification_sentence) if verdict.verification_sentence else None,
+        _verification(verdict),
         class_="verdict",
     )
+
+
+def _verification(verdict: VerdictPart) -> Html | None:
+    sentence = verdict.verification_sentence
+    return el("p", sentence) if sentence and sentence not in verdict.lede else None
 
 
 def _facts(facts: tuple[Fact, ...], css: str) -> Html:
@@ -139,13 +154,20 @@ def _target_row(row: TargetRow) -> list[str]:
     kind, word = words.TARGETS[best.verdict if best else "not_measured"]
     return [
         row.name,
-        f"{sign} {units.metric(row.metric, row.limit)}",
+        f"{sign} {_limit(row)}",
         el("b", units.metric(row.metric, best.value if best else None)),
         interval_text(row.metric, best),
         units.percent(best.headroom_frac) if best else units.DASH,
         _current_cell(row.metric, current),
         status(kind, word),
     ]
+
+
+def _limit(row: TargetRow) -> str:
+    target = SlaTarget.model_validate(
+        {"metric": row.metric, "statistic": row.statistic, "limit": row.limit}
+    )
+    return limit_text(target)
 
 
 def _current_cell(metric: str, current: Measured | None) -> str:

@@ -54,8 +54,8 @@ for (const group of new Set([...document.querySelectorAll("[data-part]")].map((p
 // A unit and the list of statistics follow the metric of their row.
 function followMetric(row) {
   const chosen = row.querySelector("[data-metric]").selectedOptions[0];
-  row.querySelector("[data-unit]").textContent = chosen.dataset.unit ?? "";
-  row.querySelector("[data-sign]").textContent = chosen.dataset.sign ?? "";
+  row.querySelector("[data-shown-unit]").textContent = chosen.dataset.unit ?? "";
+  row.querySelector("[data-shown-sign]").textContent = chosen.dataset.sign ?? "";
   const allowed = (chosen.dataset.statistics ?? "").split(" ");
   const statistic = row.querySelector("[data-statistic]");
   for (const option of statistic.options) option.hidden = option.disabled = !allowed.includes(option.value);

@@ -48,8 +48,9 @@ def _select(label: str, choices: Iterable[tuple[str, str]]) -> forms.ChoiceField
 class StudyForm(forms.Form):
     """One page: model, workload, targets, current settings, hardware and budget."""
 
-    name = _text("Name of the study", help_text="Shown in lists and reports.", maxlength="120")
+    name = _text("Name of the study", help_text="Empty: model and preset.", maxlength="120")
     model_kind = forms.ChoiceField(
+        label="Model",
         choices=[("local", "Folder on the agent"), ("hub", "Hub id"), ("config", "config.json")],
         required=False,
     )
@@ -71,7 +72,9 @@ class StudyForm(forms.Form):
         help_text="The architecture is built with random weights: speed and memory are real, "
         "quality is not measurable.",
     )
-    preset = forms.ChoiceField(choices=[(name, name) for name in PRESETS], required=False)
+    preset = forms.ChoiceField(
+        label="Preset", choices=[(name, name) for name in PRESETS], required=False
+    )
     request_rate = _number(
         "Request rate", help_text="Empty: one request after the other.", mode="decimal"
     )
@@ -89,7 +92,7 @@ class StudyForm(forms.Form):
         "Attention", [("auto", "Engine's choice"), ("eager", "eager"), ("sdpa", "sdpa")]
     )
     threads = _number("CPU threads", help_text="Empty: engine's choice.")
-    agent = forms.ChoiceField(required=False)
+    agent = forms.ChoiceField(label="Agent", required=False)
     budget_min = _number("Time budget", mode="decimal")
 
     def __init__(
@@ -138,18 +141,28 @@ class StudyForm(forms.Form):
 
     def messages(self) -> list[str]:
         """All errors in one list, for the plan beside the form."""
-        rows = [m for row in self.rows for messages in row.errors.values() for m in messages]
-        mine = [message for messages in self.errors.values() for message in messages]
+        mine = [
+            f"{self.fields[name].label or 'Choice'}: {message}" if name in self.fields else message
+            for name, messages in self.errors.items()
+            for message in messages
+        ]
+        rows = [
+            f"Target {number}: {message}"
+            for number, row in enumerate(self.rows, start=1)
+            for messages in row.errors.values()
+            for message in messages
+        ]
         return list(dict.fromkeys([*mine, *rows, *self.targets_errors]))
 
     # --- form -> wire --------------------------------------------------------------------------
 
     def _payload(self) -> dict[str, Any]:
         data = self.cleaned_data
+        model = self._model()
         budget = _float(data["budget_min"])
         return {
-            "name": data["name"],
-            "model": self._model(),
+            "name": data["name"] or _default_name(model, data["preset"]),
+            "model": model,
             "workload": {
                 "preset": data["preset"],
                 "input_tokens": _length(data["input_mean"], data["input_p95"]),
@@ -241,6 +254,12 @@ def local_models(agents: Iterable[Agent]) -> list[tuple[str, str]]:
             note = agent.slug if model.problem is None else f"{agent.slug}: not usable"
             holders.setdefault(model.name, []).append(note)
     return [(name, f"{name} ({', '.join(notes)})") for name, notes in sorted(holders.items())]
+
+
+def _default_name(model: dict[str, Any], preset: str) -> str:
+    """Model and preset, where the person gave no name."""
+    label = str(model.get("id") or model.get("name") or "").rpartition("/")[2]
+    return f"{label[:100]} {preset}".strip()
 
 
 def _length(mean: str, p95: str) -> dict[str, Any]:

@@ -67,11 +67,11 @@ def _row(study: Study) -> StudyRow:
         word=word,
         subtitle=f"{spec.workload.preset}, {traffic}, {spec.model.label}",
         preset=spec.workload.preset,
-        target=target_label(shown) if shown else units.DASH,
+        target=target_label(shown).replace("≤ ", f"≤{units.NBSP}") if shown else units.DASH,
         more_targets=max(0, len(spec.targets) - 1),
         best=(study.verdict_json or {}).get("best_title") or units.DASH,
         measured=units.metric(shown.metric, tightest.value) if shown and tightest else units.DASH,
-        headroom=headroom_text(tightest) if tightest else "",
+        headroom=headroom_text(tightest, short=True) if tightest else "",
         bullet=bullet(tightest) if tightest else None,
         agent=study.agent.slug if study.agent else units.DASH,
         since=study.created_at,
@@ -85,7 +85,8 @@ def study_status(study: Study) -> words.Word:
     if study.state == StudyState.WAITING:
         return "wait", "No agent: prediction only"
     if study.state == StudyState.FINISHED:
-        return words.VERDICTS[(study.verdict_json or {}).get("status", "no_verdict")]
+        status = (study.verdict_json or {}).get("status", "no_verdict")
+        return ("bad", "No result") if status == "no_verdict" else words.VERDICTS[status]
     if study.cancel_requested_at is not None:
         return "run", "Cancelling"
     if study.agent is not None and not study.agent.is_reachable:

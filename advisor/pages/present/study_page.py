@@ -46,8 +46,10 @@ class StudyPage:
     table: TrialsTable
     known: tuple[str, ...]
     unknown: tuple[str, ...]
+    ordinals: dict[str, int]
+    """Trial id -> its number, for links."""
     failure: str
-    """What stopped the study where no trial succeeded, with the fix."""
+    """What stopped the study where no trial succeeded."""
 
 
 def study_page(study: Study) -> StudyPage:
@@ -68,7 +70,7 @@ def build(view: StudyView) -> StudyPage:
     shows_verification = verdict.verification not in ("none", "measured_once")
     return StudyPage(
         sentence=verdict.sentence,
-        lede=verdict.lede,
+        lede=_without(verdict.lede, verdict.verification_sentence if shows_verification else ""),
         verification=words.VERIFICATIONS[verdict.verification] if shows_verification else None,
         verification_sentence=verdict.verification_sentence,
         facts=tuple(study_facts(evidence)),
@@ -78,7 +80,7 @@ def build(view: StudyView) -> StudyPage:
         top=top_findings(view.findings),
         folds=finding_folds(view.findings),
         failing=sum(f.verdict == "fail" for f in view.findings),
-        charts=study_charts(ChartInput.of_study(evidence, verdict)),
+        charts=_charts(view),
         launch=launch_lines(evidence.spec.model, wanted, evidence.spec.current) if wanted else (),
         changes=tuple(
             (knob_name(knob), knob_text(old), knob_text(new))
@@ -87,8 +89,21 @@ def build(view: StudyView) -> StudyPage:
         table=trials_table(evidence, verdict.best),
         known=verdict.known,
         unknown=verdict.unknown,
+        ordinals={t.trial_id: t.ordinal for t in evidence.trials},
         failure=_failure(view),
     )
+
+
+def _charts(view: StudyView) -> tuple[tuple[Chart, ...], ...]:
+    """None at all where nothing was measured and nothing will be."""
+    groups = study_charts(ChartInput.of_study(view.evidence, view.verdict))
+    drawn = any(not chart.is_empty for group in groups for chart in group)
+    return groups if drawn or not view.study.is_terminal else ()
+
+
+def _without(lede: str, sentence: str) -> str:
+    """The lede without what the notice below it says."""
+    return lede.replace(sentence, "").strip() if sentence else lede
 
 
 def _best(view: StudyView) -> str:
@@ -105,5 +120,4 @@ def _failure(view: StudyView) -> str:
     failed = [t.failure for t in trials if t.failure is not None]
     if not failed or any(t.result is not None for t in trials):
         return ""
-    kind = failed[0].kind
-    return f"{kind.text}: {failed[0].message}. {kind.fix}"
+    return f"{failed[0].kind.text}: {failed[0].message}."

@@ -70,7 +70,7 @@ def _cell(status: TargetStatus, current: TargetStatus | None) -> TargetCell:
         limit=f"{sign} {limit_text(target)}",
         headroom=headroom_text(status),
         reason=status.reason,
-        n_text=f"n = {status.n:,}" if status.n else "",
+        n_text=f"n = {status.n:,}" if status.n and status.basis == "measured" else "",
         current=units.metric(target.metric, current.value) if apart and current else None,
         current_kind=current_kind,
         current_word=current_word,
@@ -91,18 +91,19 @@ def _range(status: TargetStatus) -> str:
     return f"{low}{units.NBSP}{low_unit} to {high}{units.NBSP}{high_unit}"
 
 
-def headroom_text(status: TargetStatus) -> str:
+def headroom_text(status: TargetStatus, *, short: bool = False) -> str:
     """ "18 % headroom", "29 % over", "2.1 × the limit"; empty where nothing was measured."""
     share = status.headroom_frac
     if share is None:
         return ""
     if share >= 0:
-        return f"{units.percent(share)} headroom"
+        return units.percent(share) if short else f"{units.percent(share)} headroom"
     if status.target.higher_is_better:
         return f"{units.percent(-share)} short"
     if share > -1:
         return f"{units.percent(-share)} over"
-    return f"{units.number(1 - share, 2)} × the limit"
+    times = f"{units.number(1 - share, 2)}{units.NBSP}×"
+    return f"{times} limit" if short else f"{times} the limit"
 
 
 def bullet(status: TargetStatus) -> Bullet | None:

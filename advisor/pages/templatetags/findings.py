@@ -30,6 +30,12 @@ def finding_word(finding: Finding) -> words.Word:
 
 
 @register.filter
+def get(mapping: dict[str, int], key: str) -> int | str:
+    """A value of a mapping by a variable key; empty where it is missing."""
+    return mapping.get(key, "")
+
+
+@register.filter
 def figure_json(chart: Chart) -> SafeString:
     """The figure as JSON that is safe inside a script element."""
     text = json.dumps(chart.figure, separators=(",", ":"), allow_nan=False)

@@ -67,10 +67,10 @@ def span(value_s: float | None) -> str:
 
 @register.filter
 def age(moment: datetime | None) -> str:
-    """How long ago, as a duration."""
+    """How long ago, in its largest unit."""
     if moment is None:
         return units.DASH
-    return span((timezone.now() - moment).total_seconds())
+    return span((timezone.now() - moment).total_seconds()).partition(" ")[0]
 
 
 @register.filter
