@@ -15,13 +15,15 @@ import numpy as np
 from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.request_metrics import Floats, RequestMetrics, throughput
+from advisor.shapes import ModelShape
 from advisor.targets import TargetStatus, target_statuses, trial_metrics
 from gpuagent.stats.distributions import t_quantile
 from gpuagent.stats.quantiles import nearest_rank
-from gpuagent.wire import Samples, SlaTarget
+from gpuagent.wire import EngineSettings, Samples, SlaTarget
 from gpuagent.wire.trial import BaselineConfig, BaselineResult, GridCell
 
 BASELINE_ROLES = ("current", "variant")
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,14 @@ def baseline_of(trial: TrialEvidence) -> BaselineResult:
 def dtype_of(trial: TrialEvidence) -> str:
     """The dtype that was really loaded; `auto` in the settings says nothing."""
     return baseline_of(trial).model.dtype
+
+
+def resolved_dtype(settings: EngineSettings, shape: ModelShape | None) -> str:
+    """The dtype that will be loaded: for `auto` the config's own, bfloat16 where it has none."""
+    if settings.dtype != "auto":
+        return settings.dtype
+    own = shape.torch_dtype.removeprefix("torch.") if shape is not None else ""
+    return own if own in DTYPE_BYTES else "bfloat16"
 
 
 def cell_at(result: BaselineResult, *, batch: int = 1) -> GridCell | None:

@@ -85,7 +85,11 @@ class _View:
 
     @property
     def recommended(self) -> EngineSettings | None:
+        """The best other settings; none where the current ones were measured, but not validly."""
+        current = self.evidence.current
         if self.best is None or self.best.trial.role == "current":
+            return None
+        if current is not None and current.result is not None and not current.usable:
             return None
         return self.best.trial.settings
 
@@ -320,8 +324,8 @@ def _lede(view: _View, status: VerdictStatus, verification_sentence: str) -> str
         text += f" Trial {rejected.trial.ordinal}: {rejected.excluded}."
     elif failing and status != "met":
         text += f" {failing[0].title}."
-    if evidence.current is None:
-        text += " The current settings were not measured."
+    if evidence.current is None or not evidence.current.usable:
+        text += " The current settings have no valid measurement to compare with."
     return text
 
 

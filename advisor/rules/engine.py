@@ -38,7 +38,27 @@ def evaluate(evidence: StudyEvidence, rules: Sequence[Rule] = RULES) -> list[Fin
         for index, rule in enumerate(rules)
         for finding in _run(rule, evidence if rule.sees_invalid else trusted)
     ]
-    return [row[-1] for row in sorted(ranked, key=lambda row: row[:-1])]
+    return _without_contradictions([row[-1] for row in sorted(ranked, key=lambda row: row[:-1])])
+
+
+def _without_contradictions(findings: list[Finding]) -> list[Finding]:
+    """Where two findings set one knob to different values, the better ranked one keeps it."""
+    chosen: dict[str, object] = {}
+    kept = []
+    for finding in findings:
+        change = finding.change
+        if change is not None and finding.verdict is Verdict.FAIL:
+            agreed = {
+                knob: value
+                for knob, value in change.settings.items()
+                if chosen.setdefault(knob, value) == value
+            }
+            if agreed != change.settings:
+                finding = finding.model_copy(
+                    update={"change": change.model_copy(update={"settings": agreed})}
+                )
+        kept.append(finding)
+    return kept
 
 
 def _trusted(evidence: StudyEvidence) -> StudyEvidence:

@@ -14,10 +14,11 @@ from typing import Literal
 from advisor import units
 from advisor.candidates import best_candidate
 from advisor.evidence import DeviceFacts, Role, StudyEvidence, TrialEvidence
+from advisor.measures import DTYPE_BYTES, baseline_of, resolved_dtype
 from advisor.request_metrics import RequestMetrics
 from advisor.rules.rule import Finding
 from advisor.shapes import ModelShape
-from advisor.studies.timing import Timing, about, resolved_dtype, verify_s
+from advisor.studies.timing import Timing, about, verify_s
 from advisor.targets import trial_metrics
 from gpuagent.wire import EngineSettings, StudySpec, Workload
 from gpuagent.wire.trial import (
@@ -339,8 +340,8 @@ def _lacks_memory(spec: StudySpec, timing: Timing) -> str | None:
         return None
     available *= max(1, timing.device.count)
     tokens = _mean_context(spec.workload)
-    itemsize = 4 if timing.dtype == "float32" else 2
-    needed = timing.weight_bytes + timing.shape.kv_bytes_for(tokens, itemsize)
+    cache = timing.shape.kv_bytes_for(tokens, DTYPE_BYTES[timing.dtype])
+    needed = timing.weight_bytes + cache
     if needed <= MEMORY_HEADROOM_FRAC * available:
         return None
     return (
@@ -360,7 +361,15 @@ def _mean_context(workload: Workload) -> int:
 def _verification(
     evidence: StudyEvidence, current: TrialEvidence, best: TrialEvidence
 ) -> PlannedTrial | None:
-    """The A/B trial, sized by measured request times; None where the budget does not hold it."""
+    """The A/B trial, sized by measured request times; None where budget or memory do not hold it.
+
+    Both sides are loaded at once, so that they can take turns.
+    """
+    device = evidence.device
+    if device is not None and device.memory_bytes is not None:
+        weights = sum(baseline_of(t).model.stored_weight_bytes for t in (current, best))
+        if weights > MEMORY_HEADROOM_FRAC * device.memory_bytes * max(1, device.count):
+            return None
     measured = [_measured_request_s(trial) for trial in (current, best)]
     starts = [_measured_start_s(trial) for trial in (current, best)]
     left_s = evidence.spec.budget_s - spent_s(evidence)
@@ -398,6 +407,10 @@ def spent_s(evidence: StudyEvidence) -> float:
 
 
 def _measured_request_s(trial: TrialEvidence) -> float:
+    """Time that one more request adds to a run: its own, or the gap to the next arrival."""
+    rate = trial.spec.workload.request_rate_per_s
+    if rate is not None:
+        return 1 / rate
     metrics: RequestMetrics | None = trial_metrics(trial)
     return float(metrics.e2e_s.mean()) if metrics is not None and metrics.succeeded else 1.0
 

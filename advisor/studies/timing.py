@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.evidence import DeviceFacts
+from advisor.measures import DTYPE_BYTES, resolved_dtype
 from advisor.shapes import ModelShape
 from gpuagent.wire import EngineSettings, Workload
 from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, VerifyConfig
@@ -20,7 +21,6 @@ DEFAULT_LAYERS = 24
 START_S = 12.0
 UNCACHED_STEPS = 2
 UNCACHED_MAX_S = 30.0
-ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,6 @@ class Speed:
     flops_s: float
     layer_overhead_s: float
     load_bytes_s: float
-
-
-def resolved_dtype(settings: EngineSettings, shape: ModelShape | None) -> str:
-    """The dtype that `auto` will load: the config's own, bfloat16 where it says nothing usable."""
-    if settings.dtype != "auto":
-        return settings.dtype
-    own = shape.torch_dtype.removeprefix("torch.") if shape is not None else ""
-    return own if own in ITEMSIZE else "bfloat16"
 
 
 def speed_of(device: DeviceFacts, dtype: str) -> Speed:
@@ -69,7 +61,7 @@ class Timing:
     @property
     def weight_bytes(self) -> int:
         if self.shape is None:
-            return DEFAULT_PARAMS * ITEMSIZE[self.dtype]
+            return DEFAULT_PARAMS * DTYPE_BYTES[self.dtype]
         return self.shape.weight_bytes(self.dtype)
 
     @property
@@ -83,7 +75,7 @@ class Timing:
     def _pass_s(self) -> float:
         """Reading the weights once, and launching every layer."""
         layers = self.shape.layers if self.shape is not None else DEFAULT_LAYERS
-        read = self.params_active * ITEMSIZE[self.dtype] / self.speed.bandwidth_bytes_s
+        read = self.params_active * DTYPE_BYTES[self.dtype] / self.speed.bandwidth_bytes_s
         return float(read + layers * self.speed.layer_overhead_s)
 
     def prefill_s(self, tokens: float) -> float:

@@ -301,3 +301,16 @@ def test_the_snippet_leaves_out_what_the_engine_chooses() -> None:
     assert 'dtype="auto"' in text
     assert "attn_implementation" not in text
     assert "set_num_threads" not in text
+
+
+def test_without_a_valid_baseline_of_today_no_change_is_recommended() -> None:
+    invalid = make_trial(make_baseline_result(), validity=make_validity("invalid"))
+    found = verdict_of(make_evidence(invalid, make_variant()))
+    assert found.recommended is None
+    assert found.lede.endswith("The current settings have no valid measurement to compare with.")
+
+
+def test_settings_that_run_replace_settings_that_fail() -> None:
+    found = verdict_of(make_evidence(make_trial(failure=make_failure()), make_variant()))
+    assert found.recommended == FLOAT32
+    assert found.sentence.startswith("Trial 3 meets both targets")

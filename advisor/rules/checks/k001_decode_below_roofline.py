@@ -6,14 +6,23 @@ from dataclasses import dataclass
 
 from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
-from advisor.measures import baseline_of, cell_at, median_s, times
+from advisor.measures import (
+    DTYPE_BYTES,
+    answer_ratio,
+    baseline_of,
+    baselines,
+    cell_at,
+    decode_ratio,
+    dtype_of,
+    median_s,
+    times,
+)
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.shapes import ModelShape
-from advisor.thresholds import DECODE_MIN_EFFICIENCY
+from advisor.thresholds import DECODE_MIN_EFFICIENCY, UNVERIFIED_NOISE
 from gpuagent.wire.trial import BaselineResult, GridCell
 
 ID = "decode-below-roofline"
-ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ def _roofline(result: BaselineResult, cell: GridCell, shape: ModelShape | None) 
         return None
     step_bytes = result.model.stored_weight_bytes * _read_share(shape)
     if shape is not None:
-        itemsize = ITEMSIZE.get(result.model.dtype, 2)
+        itemsize = DTYPE_BYTES.get(result.model.dtype, 2)
         step_bytes += shape.kv_bytes_for(cell.input_tokens, itemsize)
     return _Roofline(step_s, step_bytes / bandwidth, step_bytes, bandwidth, cell.decode_step_s.n)
 
@@ -161,15 +170,25 @@ def _change(evidence: StudyEvidence, trial: TrialEvidence) -> Change:
             text=f"Use one thread per physical core: {cores} instead of {threads}.",
             settings={"threads": cores},
         )
-    if baseline_of(trial).model.dtype != "float32":
+    if dtype_of(trial) != "float32" and not _no_faster_in_float32(evidence, trial):
         return Change(
-            text="Measure float32: processors without 16-bit matrix instructions convert every "
-            "weight at every step.",
+            text="Serve or measure in float32: processors without 16-bit matrix instructions "
+            "convert every weight at every step.",
             settings={"dtype": "float32"},
         )
     return Change(
         text="Profile a decode step: the time is in kernels or between them, not in reading."
     )
+
+
+def _no_faster_in_float32(evidence: StudyEvidence, trial: TrialEvidence) -> bool:
+    """Whether float32 has been measured and brought nothing."""
+    for other in baselines(evidence):
+        differing = set(trial.settings.differences(other.settings))
+        if differing == {"dtype"} and dtype_of(other) == "float32":
+            ratio = answer_ratio(trial, other) or decode_ratio(trial, other)
+            return ratio is not None and not ratio.below(UNVERIFIED_NOISE.value)
+    return False
 
 
 def _not_applicable(missing: str) -> Finding:

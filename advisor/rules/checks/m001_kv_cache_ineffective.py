@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import (
+    DTYPE_BYTES,
     Ratio,
     answer_ratio,
     baselines,
@@ -27,7 +28,6 @@ from advisor.thresholds import (
 from gpuagent.wire.trial import KvCacheConfig, KvCacheResult, KvPoint
 
 ID = "kv-cache-ineffective"
-ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ def _bytes_per_token(result: KvCacheResult, shape: ModelShape) -> tuple[float, f
     tokens = last.context_tokens - first.context_tokens
     if tokens <= 0:
         return 0.0, 0.0
-    itemsize = ITEMSIZE.get(result.model.dtype, 2)
+    itemsize = DTYPE_BYTES.get(result.model.dtype, 2)
     formula = shape.kv_bytes_for(last.context_tokens, itemsize) - shape.kv_bytes_for(
         first.context_tokens, itemsize
     )

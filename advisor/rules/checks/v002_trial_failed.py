@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.measures import DTYPE_BYTES, resolved_dtype
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from gpuagent.wire import FailureReason
 from gpuagent.wire.trial import BaselineConfig, KvCacheConfig
 
 ID = "trial-failed"
-ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Its failure ends the study's question; a variant that cannot run is an answer.
 ESSENTIAL = ("current", "verification")
 
@@ -80,10 +80,10 @@ def _memory_items(evidence: StudyEvidence, trial: TrialEvidence) -> list[Evidenc
     shape, device = evidence.shape, evidence.device
     if shape is None:
         return []
-    dtype = _dtype(evidence, trial)
+    dtype = resolved_dtype(trial.settings, shape)
     weights = shape.weight_bytes(dtype)
     tokens, batch = _largest(trial)
-    cache = batch * shape.kv_bytes_for(tokens, ITEMSIZE[dtype])
+    cache = batch * shape.kv_bytes_for(tokens, DTYPE_BYTES[dtype])
     available = device.memory_bytes if device is not None else None
     has = f"; the device has {units.memory(available)}" if available is not None else ""
     return [
@@ -111,15 +111,9 @@ def _largest(trial: TrialEvidence) -> tuple[int, int]:
     return mean, 1
 
 
-def _dtype(evidence: StudyEvidence, trial: TrialEvidence) -> str:
-    if trial.settings.dtype != "auto":
-        return trial.settings.dtype
-    own = evidence.shape.torch_dtype.removeprefix("torch.") if evidence.shape else ""
-    return own if own in ITEMSIZE else "bfloat16"
-
-
 def _smaller_dtype(evidence: StudyEvidence, trial: TrialEvidence) -> str | None:
-    return "bfloat16" if _dtype(evidence, trial) == "float32" else None
+    loaded = resolved_dtype(trial.settings, evidence.shape)
+    return "bfloat16" if loaded == "float32" else None
 
 
 RULE = Rule(

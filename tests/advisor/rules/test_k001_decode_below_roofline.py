@@ -15,6 +15,7 @@ from tests.builders import (
     make_study_spec,
     make_trial,
     make_validity,
+    make_variant,
 )
 
 # 269 MB of weights and 0.7 MB of cache at 12 GB/s: the floor of a step is 22.5 ms.
@@ -113,3 +114,13 @@ def test_an_embedding_table_of_its_own_is_not_read_every_step() -> None:
 
 def test_without_a_shape_all_stored_weights_count() -> None:
     assert only(make_evidence(make_current(decode_s=0.09), shape=None)).verdict is Verdict.FAIL
+
+
+def test_float32_is_not_proposed_again_after_it_brought_nothing() -> None:
+    slower = make_variant(itl_s=0.2, ttft_s=0.3)
+    finding = only(make_evidence(make_current(decode_s=0.2), slower))
+    assert finding.change is not None
+    assert finding.change.settings == {}
+    faster = only(make_evidence(make_current(decode_s=0.2), make_variant()))
+    assert faster.change is not None
+    assert faster.change.settings == {"dtype": "float32"}

@@ -11,6 +11,7 @@ from advisor.studies.timing import Timing, about
 from gpuagent.wire import EngineSettings, LengthSpec, StudySpec
 from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, VerifyConfig
 from tests.builders import (
+    make_baseline_result,
     make_current,
     make_device,
     make_evidence,
@@ -309,3 +310,29 @@ def test_decoding_without_a_cache_is_estimated_as_prefill() -> None:
 def test_a_rate_bounds_the_time_of_the_requests() -> None:
     slow = make_workload(request_rate_per_s=0.1, requests=60)
     assert Timing(make_shape(), GPU, EngineSettings()).requests_s(slow) == pytest.approx(600)
+
+
+def test_two_models_that_do_not_fit_together_are_not_verified() -> None:
+    trials = (make_current(), make_variant())
+    assert following(*trials, device=make_device(memory_bytes=850 * 1024**2)) == ()
+    assert len(following(*trials, device=make_device(memory_bytes=900 * 1024**2))) == 1
+
+
+def test_at_a_rate_the_arrivals_size_the_verification() -> None:
+    workload = make_workload(request_rate_per_s=10)
+    trials = [
+        make_trial(
+            make_baseline_result(dtype, itl_s=itl_s, ttft_s=itl_s),
+            ordinal=ordinal,
+            role=role,
+            settings=EngineSettings.model_validate({"dtype": dtype}),
+            workload=workload,
+        )
+        for ordinal, role, dtype, itl_s in (
+            (1, "current", "bfloat16", 0.06),
+            (3, "variant", "float32", 0.03),
+        )
+    ]
+    (trial,) = following(*trials, spec=make_study_spec(workload=workload))
+    assert isinstance(trial.config, VerifyConfig)
+    assert trial.config.requests_per_run == 20
