@@ -166,6 +166,8 @@ if IS_HTTPS:
     CSRF_COOKIE_NAME = "__Host-csrftoken"
     if env.bool("ADVISOR_BEHIND_PROXY", False):
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+        # Else every visitor has the proxy's address and shares its sign-in limit.
+        ALLAUTH_TRUSTED_PROXY_COUNT = 1
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -1,5 +1,6 @@
 """Root URLs: pages, REST API, account, health. Every path is listed in the two-tenant test."""
 
+from django.contrib import admin
 from django.urls import include, path
 
 from advisor.ops import health
@@ -9,6 +10,7 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
     path("account/", include("allauth.account.urls")),
+    path("admin/", admin.site.urls),
     path("api/", include("advisor.api.urls")),
     path("", include("advisor.pages.urls")),
 ]

@@ -62,8 +62,13 @@ def trial_get(*, org: Org, trial_id: object) -> Trial:
     return trial
 
 
+def findings_of(study: Study) -> tuple[Finding, ...]:
+    """As the last `advance` left them, the most useful first."""
+    return tuple(Finding.model_validate(row.payload) for row in study.findings.all())
+
+
 def study_view(study: Study) -> StudyView:
     """Findings as `advance` stored them; the verdict is recomputed from the same evidence."""
     evidence = build_evidence(study)
-    findings = tuple(Finding.model_validate(row.payload) for row in study.findings.all())
+    findings = findings_of(study)
     return StudyView(study, evidence, findings, study_verdict(evidence, findings))

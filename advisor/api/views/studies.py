@@ -29,7 +29,7 @@ from advisor.api.wire_parser import parse_body
 from advisor.errors import Conflict
 from advisor.studies import intake
 from advisor.studies.models import Study, Trial
-from advisor.studies.selectors import studies_of, study_get, study_view
+from advisor.studies.selectors import findings_of, studies_of, study_get, study_view
 from advisor.studies.services import study_cancel, study_create
 from advisor.studies.states import StudyState
 from gpuagent.wire import StudySpec
@@ -150,8 +150,7 @@ class StudyFindings(APIView):
         errors=(404,),
     )
     def get(self, request: Request, study_id: UUID) -> Response:
-        view = study_view(study_get(org=org_of(request), study_id=study_id))
-        return respond_list(view.findings)
+        return respond_list(findings_of(study_get(org=org_of(request), study_id=study_id)))
 
 
 def _filtered(request: Request) -> QuerySet[Study]:

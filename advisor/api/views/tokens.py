@@ -67,7 +67,11 @@ class TokenList(APIView):
                 days=wanted.days,
                 not_after=auth.token.expires_at if auth.token else None,
             )
-            return respond(IssuedToken(token=token_answer(token), secret=secret), status=201)
+            return respond(
+                IssuedToken(token=token_answer(token), secret=secret),
+                status=201,
+                headers={"Cache-Control": "no-store"},
+            )
 
         return once(request, lambda: issue, never_stored=("secret",))
 

@@ -282,7 +282,7 @@ def test_a_finished_study_carries_its_verdict_with_units(api: Client, org: Org) 
         if target["value"] is not None:
             assert target["low"] <= target["value"] <= target["high"]
     assert StudySpec.model_validate(answer["spec"]) == study.spec
-    assert answer["urls"]["dashboard"].endswith(f"/studies/{study.pk}")
+    assert answer["urls"]["dashboard"].endswith(f"/studies/{study.pk}/")
 
 
 def test_a_running_study_says_what_runs_and_for_how_long(
