@@ -159,7 +159,7 @@ def log_axis(title: str, low: float, high: float) -> dict[str, Any]:
         type="log",
         range=[first, last],
         tickvals=shown,
-        ticktext=[units.number(t, 1 if t < 1 else 3) for t in shown],
+        ticktext=[f"{t:,.6g}" for t in shown],
     )
 
 

@@ -103,7 +103,9 @@ def _charts(view: StudyView) -> tuple[tuple[Chart, ...], ...]:
 
 def _without(lede: str, sentence: str) -> str:
     """The lede without what the notice below it says."""
-    return lede.replace(sentence, "").strip() if sentence else lede
+    if not sentence:
+        return lede
+    return lede.replace(f"{sentence}.", "").replace(sentence, "").strip()
 
 
 def _best(view: StudyView) -> str:
