@@ -5,7 +5,7 @@
 
 The measured table has one row per point: engine, version, model, GPU, precision, lengths,
 concurrency, parallel sizes, TTFT and TPOT in milliseconds. Rows that repeat one measurement count
-once, so that no split has the same point on both sides. Runs in about two minutes on one core; numpy only.
+once, so that no split has the same point on both sides. About two minutes on one core; numpy only.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from advisor.estimates.features import (
     point_features,
 )
 from advisor.estimates.models import resolve_model, shape_key
-from advisor.estimates.roofline import Placement, Roofline
-from advisor.estimates.rows import read_parallelism, row_dtype, row_int
+from advisor.estimates.roofline import Roofline
+from advisor.estimates.rows import placement_of, read_parallelism, row_dtype, row_int
 from advisor.estimates.serving import (
     DOMAINS,
     INSIDE,
@@ -96,15 +96,7 @@ def load_measured(path: Path) -> list[Measured]:
             if key in seen or ttft <= 0 or tpot <= 0:
                 continue
             seen.add(key)
-            place = Placement(
-                gpu,
-                gpus=plan.gpus,
-                tp=plan.tp,
-                pp=plan.pp,
-                expert_parallel=plan.expert_parallel,
-                attention_dp=plan.attention_dp,
-                dtype=row_dtype(row),
-            )
+            place = placement_of(model.shape, gpu, plan, row_dtype(row))
             where = (
                 row["model_path"],
                 *(getattr(place, f) for f in place.__slots__ if f != "gpu"),
@@ -342,7 +334,7 @@ class Fitter:
 def splits(
     table: Table, kind: str, seed: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """(train, test) index pairs: random fifths, or one model, GPU or group of length pairs left out."""
+    """(train, test) index pairs: random fifths, or a model, GPU or set of length pairs left out."""
     rng = np.random.default_rng(seed)
     n = len(table.rows)
     if kind == "random":
@@ -483,7 +475,7 @@ class Judged:
 def judge(
     table: Table, part: HeldOut, name: str, halves: tuple[dict[str, Any], dict[str, Any]]
 ) -> Judged:
-    """Judge each point by the intervals and shifts that were set on the other half of the points."""
+    """Judge each point by the intervals and shifts set on the other half of the points."""
     relative, covered = [], []
     for row, domain, x, error in zip(
         part.rows, part.domains, part.sigma_features, part.error[name], strict=True

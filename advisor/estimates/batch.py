@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from advisor.estimates.models import ResolvedModel, model_from_config, resolve_m
 from advisor.estimates.rows import (
     MAX_TOKENS,
     RowError,
+    placement_of,
     read_parallelism,
     row_dtype,
     row_int,
@@ -80,22 +80,27 @@ class Batch:
             raise RowError("gpu", "is missing; name a GPU in column gpu or system")
         gpu = _gpu(name)
         plan = read_parallelism(row, gpus_per_node=gpu.gpus_per_node)
+        place = placement_of(model.shape, gpu, plan, row_dtype(row))
+        note = plan.note
+        if place.tp != plan.tp:
+            note = f"tp_size {plan.tp} read as expert parallelism over {place.gpus} GPUs"
         return EstimateRequest(
             model=model,
             gpu=gpu,
             engine=(row.get("backend") or row.get("engine") or "vllm").strip().lower(),
             engine_version=(row.get("backend_version") or row.get("engine_version") or "").strip(),
-            tp=plan.tp,
-            pp=plan.pp,
-            expert_parallel=plan.expert_parallel,
-            attention_dp=plan.attention_dp,
-            dtype=row_dtype(row),
+            tp=place.tp,
+            pp=place.pp,
+            gpus=place.gpus,
+            expert_parallel=place.expert_parallel,
+            attention_dp=place.attention_dp,
+            dtype=place.dtype,
             kv_dtype=(row.get("kv_dtype") or "auto").strip(),
             isl=row_int(row, "isl", None, MAX_TOKENS),
             osl=row_int(row, "osl", None, MAX_TOKENS),
             concurrency=plan.concurrency,
             prices=self._prices,
-            notes=(plan.note,) if plan.note else (),
+            notes=(note,) if note else (),
         )
 
     def _model(self, row: Mapping[str, str]) -> ResolvedModel:
@@ -161,6 +166,6 @@ def _text(value: Any) -> str:
     """Numbers as they print in JSON; None as an empty field: not known is never 0."""
     if value is None:
         return ""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -96,9 +96,9 @@ def activation_peak(
 ) -> Band:
     """Peak of temporary tensors in the engine's profiling step.
 
-    tokens × (6 hidden + 3 widest MLP / tp) × 2 B + sequences × vocabulary × 8 B of logits, × 1.5 for
-    workspaces. Runs of vLLM on 80 to 141 GB cards report 2.1 to 7.4 GiB (llm-d-benchmark issues 621
-    and 732); the band covers them.
+    tokens × (6 hidden + 3 widest MLP / tp) × 2 B + sequences × vocabulary × 8 B of logits, all
+    × 1.5 for workspaces. Runs of vLLM on 80 to 141 GB cards report 2.1 to 7.4 GiB (llm-d-benchmark
+    issues 621 and 732); the band covers them.
     """
     tokens = batched_tokens or default_batched_tokens(gpu, engine)
     width = shape.intermediate_size
@@ -284,7 +284,7 @@ def smallest_tp(
     context: int,
     limit: int | None = None,
 ) -> int | None:
-    """The smallest tensor-parallel size whose GPUs hold the model and one sequence; None if none."""
+    """The smallest tensor-parallel size whose GPUs hold the model and one sequence, or None."""
     for size in allowed_tp(shape, limit or gpu.gpus_per_node):
         place = Placement(gpu, gpus=size, tp=size, dtype=dtype, kv_itemsize=kv_itemsize)
         if plan_memory(Roofline(shape, place), engine=engine, context=context).fits:

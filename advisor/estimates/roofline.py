@@ -82,7 +82,7 @@ class Roofline:
 
     @cached_property
     def compute_dtype(self) -> str:
-        """Arithmetic of the quantised matmuls; weight-only formats and old chips compute in bf16."""
+        """Arithmetic of quantised matmuls; weight-only formats and old chips compute in bf16."""
         wanted = self.scheme.compute if self.scheme is not None else "bf16"
         if self.scheme is None and self.place.dtype in ("fp32", "float32"):
             return "fp32"
@@ -113,7 +113,7 @@ class Roofline:
 
     @cached_property
     def dense_weight_bytes(self) -> float:
-        """Bytes of non-expert weights that one GPU reads per decode step (not the lookup tables)."""
+        """Bytes of non-expert weights one GPU reads per decode step; lookup tables excluded."""
         parts = self.shape.params_by_group()
         attention = parts["attention"] * self._bytes["attention"] * self.attention_shard
         rest = sum(
@@ -144,7 +144,7 @@ class Roofline:
         )
 
     def expert_bytes(self, tokens: float) -> float:
-        """Expert bytes one GPU reads for a batch: E × (1 - (1 - k/E)^tokens) experts are touched."""
+        """Expert bytes one GPU reads: a batch touches E × (1 - (1 - k/E)^tokens) experts."""
         total = 0.0
         for layers, experts, chosen, size in self.moe_groups:
             touched = experts * (1.0 - (1.0 - chosen / experts) ** max(tokens, 0.0))
@@ -164,7 +164,7 @@ class Roofline:
         return 2.0 * self.shape.vocab_size * self.shape.hidden_size
 
     def attention_flops(self, queries: float, context: float, *, decode: bool) -> float:
-        """Score and value products of `queries` tokens against `context` tokens each, all layers."""
+        """Score and value products of `queries` tokens against `context` tokens each."""
         total = 0.0
         for count, layer in self.shape.groups:
             if not layer.has_cache:
@@ -193,7 +193,7 @@ class Roofline:
         return max(1.0 / tp, 1.0 / heads) / max(self.place.pp, 1)
 
     def kv_read_bytes(self, context: float) -> float:
-        """Bytes of cache and state that one sequence of `context` tokens makes a step read, in all."""
+        """Bytes of cache and state that one sequence of `context` tokens makes a step read."""
         item = self.place.kv_itemsize
         total = 0.0
         for count, layer in self.shape.groups:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.catalog import GpuSpec
+from advisor.estimates.memory import tp_problem
+from advisor.estimates.roofline import Placement
+from advisor.shapes import ModelShape
+
 MAX_TOKENS = 1 << 24
 MAX_CONCURRENCY = 1 << 20
 MAX_GPUS = 1 << 12
@@ -93,6 +98,20 @@ def read_parallelism(row: Mapping[str, str], *, gpus_per_node: int) -> Paralleli
         attention_dp=ranks > 1,
         concurrency=min(batch * ranks, MAX_CONCURRENCY),
         note=note,
+    )
+
+
+def placement_of(shape: ModelShape, gpu: GpuSpec, plan: Parallelism, dtype: str) -> Placement:
+    """The placement of a row. More GPUs than the heads allow is wide expert parallelism."""
+    wide = shape.is_moe and plan.tp > 8 and tp_problem(shape, plan.tp) is not None
+    return Placement(
+        gpu,
+        gpus=plan.gpus,
+        tp=1 if wide else plan.tp,
+        pp=plan.pp,
+        expert_parallel=plan.expert_parallel or wide,
+        attention_dp=plan.attention_dp or wide,
+        dtype=dtype,
     )
 
 

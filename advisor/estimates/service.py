@@ -43,6 +43,8 @@ KV_ITEMSIZE: dict[str, float] = {
     "nvfp4": 0.5625,
     "int4": 0.53125,
 }
+# Highest share of a device that engines are run with in practice.
+RAISED_FRACTION = 0.97
 # Without any measurement of an engine: what it reaches of the floor on GPUs that were measured
 # (median 2.8, 5 % to 95 % of rows 1.5 to 8.4), and the floor itself as the low end.
 _FLOOR_MIDDLE, _FLOOR_HIGH = 2.8, 8.4
@@ -63,6 +65,7 @@ class EstimateRequest:
     engine_version: str = ""
     tp: int = 1
     pp: int = 1
+    gpus: int | None = None  # of one model copy; default tp × pp
     expert_parallel: bool = False
     attention_dp: bool = False
     dtype: str | None = None
@@ -138,7 +141,7 @@ def estimate(request: EstimateRequest) -> Estimate:
     itemsize = kv_itemsize(request, shape)
     place = Placement(
         request.gpu,
-        gpus=request.tp * request.pp,
+        gpus=request_gpus(request),
         tp=request.tp,
         pp=request.pp,
         expert_parallel=request.expert_parallel,
@@ -148,15 +151,13 @@ def estimate(request: EstimateRequest) -> Estimate:
     )
     roofline = _roofline(shape, place)
     context = request.context or request.isl + request.osl
-    memory = plan_memory(
-        roofline,
-        engine=request.engine,
-        engine_version=request.engine_version,
-        context=context,
-        concurrency=request.concurrency,
-        fraction=request.memory_fraction,
-    )
-    notes = [*request.notes, *request.model.notes, *_placement_notes(request, shape, memory)]
+    memory, tight = _memory(request, roofline, context)
+    notes = [
+        *tight,
+        *request.notes,
+        *request.model.notes,
+        *_placement_notes(request, shape, memory),
+    ]
     fits = memory.fits and tp_problem(shape, request.tp) is None
     times = _times(request, roofline) if fits else None
     if not fits:
@@ -240,6 +241,11 @@ def check_request(request: EstimateRequest) -> None:
         )
 
 
+def request_gpus(request: EstimateRequest) -> int:
+    """GPUs of one copy of the model."""
+    return request.gpus or request.tp * request.pp
+
+
 def weight_dtype(request: EstimateRequest) -> str:
     """The name under which the weights are loaded: a format, a dtype, or "auto" as published."""
     quant, dtype = (request.quant or "").lower(), (request.dtype or "auto").lower()
@@ -260,7 +266,7 @@ def weight_dtype(request: EstimateRequest) -> str:
 
 
 def kv_itemsize(request: EstimateRequest, shape: ModelShape) -> float:
-    """Bytes of one cached element: the asked type, else what the checkpoint asks for, else 16 bit."""
+    """Bytes of one cached element: the asked type, else the checkpoint's, else 16 bit."""
     name = request.kv_dtype.lower()
     if name in ("", "auto"):
         if shape.quant is not None and shape.quant.kv_dtype == "fp8":
@@ -271,6 +277,33 @@ def kv_itemsize(request: EstimateRequest, shape: ModelShape) -> float:
             "kv_dtype", f"{name!r} is not known; use one of auto, {', '.join(KV_ITEMSIZE)}"
         )
     return KV_ITEMSIZE[name]
+
+
+def _memory(
+    request: EstimateRequest, roofline: Roofline, context: int
+) -> tuple[MemoryPlan, list[str]]:
+    """The memory plan at the asked or default share, or at a raised one when only that fits."""
+
+    def plan(fraction: float | None) -> MemoryPlan:
+        return plan_memory(
+            roofline,
+            engine=request.engine,
+            engine_version=request.engine_version,
+            context=context,
+            concurrency=request.concurrency,
+            fraction=fraction,
+        )
+
+    memory = plan(request.memory_fraction)
+    if memory.fits or request.memory_fraction is not None:
+        return memory, []
+    raised = plan(RAISED_FRACTION)
+    if not raised.fits:
+        return memory, []
+    return raised, [
+        f"fits only with the engine's memory fraction raised to {RAISED_FRACTION}: the default "
+        "leaves no room for the cache"
+    ]
 
 
 @lru_cache(maxsize=512)
@@ -330,13 +363,13 @@ def _queue_notes(predicted: ServingPrediction, request: EstimateRequest) -> list
     if predicted.features.queue <= 1.0:
         return []
     return [
-        f"about {predicted.features.running:,.0f} of {request.concurrency:,} requests fit in memory "
-        "at once: the rest wait, which TTFT includes"
+        f"about {predicted.features.running:,.0f} of {request.concurrency:,} requests fit in "
+        "memory at once: the rest wait, which TTFT includes"
     ]
 
 
 def _throughput(request: EstimateRequest, ttft: Interval, tpot: Interval) -> Interval:
-    """Output tokens per second of the whole placement in a closed loop of `concurrency` requests."""
+    """Output tokens per second of the placement in a closed loop of `concurrency` requests."""
 
     def rate(first: float, gap: float) -> float:
         return request.concurrency * request.osl / (first + gap * max(request.osl - 1, 0))
@@ -351,7 +384,7 @@ def _money(
 ) -> tuple[Interval | None, TokenCost | None, list[str]]:
     if price is None:
         return None, None, [f"no {request.market} price known for {request.gpu.name}"]
-    gpus = request.tp * request.pp
+    gpus = request_gpus(request)
 
     def usd(rate: float) -> float:
         return gpus * price.usd_per_gpu_hour / (rate * 3600.0) * 1e6

@@ -2,8 +2,8 @@
 
 log t = log(Σ θ·floors) + Σ_levels (a_g + b_g·load) + mechanism + local terms - shift(domain).
 Levels go from the engine down to one engine, GPU, precision and model; a group that was never
-measured adds nothing, so an unseen model or GPU falls back on what its engine and hardware class share. Intervals
-are conformal: quantiles of held-out errors of the same kind of extrapolation.
+measured adds nothing, so an unseen model or GPU falls back on what its engine and hardware class
+share. Intervals are conformal: quantiles of held-out errors of the same kind of extrapolation.
 Coefficients: `data/serving_model.json`, written by `scripts/fit_predictor.py`.
 """
 
@@ -49,6 +49,10 @@ class Interval:
 
     def scaled(self, factor: float) -> Interval:
         return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+    def above(self, floor: float) -> Interval:
+        """The interval with nothing below `floor`."""
+        return Interval(max(self.value, floor), max(self.low, floor), max(self.high, floor))
 
     def as_dict(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high}
@@ -113,9 +117,13 @@ class ServingModel:
         if features.groups[1] not in self.tpot.effects[1]:
             return None
         domain = self.domain_of(features)
+        tpot = self._interval(self.tpot, features, features.tpot_terms, domain)
+        if domain in (NEW_MODEL, NEW_HARDWARE):
+            # Nothing measured says that this model speculates: a step reads its weights and cache.
+            tpot = tpot.above(features.floor.weights_s + features.floor.kv_s)
         return ServingPrediction(
             ttft_s=self._interval(self.ttft, features, features.ttft_terms, domain),
-            tpot_s=self._interval(self.tpot, features, features.tpot_terms, domain),
+            tpot_s=tpot,
             domain=domain,
             features=features,
         )

@@ -45,7 +45,7 @@ def test_a_huge_integer_does_not_stop_the_parser() -> None:
 
 
 def test_a_folder_without_a_config_and_a_missing_path_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ShapeError, match="without a config.json"):
+    with pytest.raises(ShapeError, match=r"without a config\.json"):
         read_config(tmp_path)
     with pytest.raises(ShapeError, match="does not exist"):
         read_config(tmp_path / "nothing.json")
@@ -72,10 +72,70 @@ def test_companions_of_a_model_folder_are_merged(tmp_path: Path) -> None:
 
 
 _KEYS = st.sampled_from(
-    ["model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size", "layer_types", "sliding_window", "num_experts", "num_experts_per_tok", "kv_lora_rank", "q_lora_rank", "text_config", "vision_config", "quantization_config", "attn_config", "ffn_config", "hybrid_override_pattern", "block_configs", "compress_ratios", "torch_dtype", "tie_word_embeddings", "first_k_dense_replace", "decoder_sparse_step", "attention_chunk_size", "architectures", "full_attention_interval", "cross_attention_layers", "mlp_only_layers", "expansion_ratio"]
+    [
+        "model_type",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "intermediate_size",
+        "vocab_size",
+        "layer_types",
+        "sliding_window",
+        "num_experts",
+        "num_experts_per_tok",
+        "kv_lora_rank",
+        "q_lora_rank",
+        "text_config",
+        "vision_config",
+        "quantization_config",
+        "attn_config",
+        "ffn_config",
+        "hybrid_override_pattern",
+        "block_configs",
+        "compress_ratios",
+        "torch_dtype",
+        "tie_word_embeddings",
+        "first_k_dense_replace",
+        "decoder_sparse_step",
+        "attention_chunk_size",
+        "architectures",
+        "full_attention_interval",
+        "cross_attention_layers",
+        "mlp_only_layers",
+        "expansion_ratio",
+    ]
 )
 _FAMILIES = st.sampled_from(
-    ["llama", "qwen2", "qwen3_moe", "deepseek_v3", "deepseek_v4", "gemma3", "gemma4", "llama4", "mllama", "mamba", "mamba2", "jamba", "nemotron_h", "nemotron-nas", "falcon", "falcon_h1", "chatglm", "gpt2", "opt", "mpt", "dbrx", "qwen3_next", "qwen3_5", "qwen2_vl", "kimi_k25", "unheard_of"]
+    [
+        "llama",
+        "qwen2",
+        "qwen3_moe",
+        "deepseek_v3",
+        "deepseek_v4",
+        "gemma3",
+        "gemma4",
+        "llama4",
+        "mllama",
+        "mamba",
+        "mamba2",
+        "jamba",
+        "nemotron_h",
+        "nemotron-nas",
+        "falcon",
+        "falcon_h1",
+        "chatglm",
+        "gpt2",
+        "opt",
+        "mpt",
+        "dbrx",
+        "qwen3_next",
+        "qwen3_5",
+        "qwen2_vl",
+        "kimi_k25",
+        "unheard_of",
+    ]
 )
 _SCALARS = st.one_of(
     st.none(),
@@ -113,8 +173,7 @@ def test_any_config_gives_a_shape_or_a_shape_error(
 ) -> None:
     try:
         shape = shape_from_config({**base, **changes})
-    except ShapeError as error:
-        assert error.message
+    except ShapeError:
         return
     assert shape.params_total > 0
     assert 0 < shape.params_active <= shape.params_total
@@ -127,6 +186,7 @@ def test_any_config_gives_a_shape_or_a_shape_error(
 @given(st.binary(max_size=400) | st.text(max_size=400))
 def test_any_bytes_give_a_dict_or_a_shape_error(text: str | bytes) -> None:
     try:
-        assert isinstance(parse_config_text(text), dict)
-    except ShapeError as error:
-        assert error.message
+        config = parse_config_text(text)
+    except ShapeError:
+        return
+    assert config
