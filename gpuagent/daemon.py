@@ -28,13 +28,13 @@ from gpuagent.supervise import End, Supervisor
 from gpuagent.telemetry.sampler import Sampler
 from gpuagent.wire import (
     AgentHello,
-    Artifact,
     Failure,
     FailureReason,
     TrialOutcome,
     TrialSpec,
 )
 from gpuagent.wire.protocol import ClaimReply, Intervals, Lease
+from gpuagent.wire.trial import Artifact
 from gpuagent.worker import WakeListener
 
 log = logging.getLogger(__name__)

@@ -39,7 +39,8 @@ TRANSPORT_OPTIONS: dict[str, Any] = {
 def make_app(broker_url: str, slug: str, on_wake: Callable[[], None]) -> Celery:
     """A Celery app that consumes `agent.<slug>` and nothing else."""
     queue = f"agent.{slug}"
-    app = Celery("gpuagent", broker=broker_url, set_as_current=False)
+    # No fixups: with DJANGO_SETTINGS_MODULE in the environment Celery would load Django here.
+    app = Celery("gpuagent", broker=broker_url, set_as_current=False, fixups=[])
     app.conf.update(
         broker_transport_options=TRANSPORT_OPTIONS,
         broker_connection_retry_on_startup=True,

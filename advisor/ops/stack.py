@@ -66,7 +66,6 @@ class StackConfig:
             "REDIS_URL": self.redis_url,
             "GPUAGENT_STATE_DIR": str(self.data_dir / "agent"),
             "GPUAGENT_BROKER_URL": self.redis_url,
-            "DJANGO_SETTINGS_MODULE": "advisor.settings",
             "PYTHONUNBUFFERED": "1",
             "PYTHONPATH": str(REPO_DIR),
         }
@@ -108,7 +107,7 @@ def web_command(config: StackConfig) -> list[str]:
         *("--bind", f"{config.host}:{config.web_port}", "--workers", "1", "--threads", "8"),
         *("--worker-class", "gthread", "--timeout", "60", "--graceful-timeout", "5"),
         # Longer than an agent's poll, so that its connection is not closed under a request.
-        *("--keep-alive", "75", "--max-requests", "0", "--error-logfile", "-"),
+        *("--keep-alive", "75", "--no-control-socket", "--error-logfile", "-"),
     ]
 
 
@@ -165,6 +164,10 @@ class Stack:
         self._wanted.pop(name, None)
         self._signal(name, number)
         self._running[name].wait(STOP_S)
+
+    def fallen(self) -> list[str]:
+        """Names of processes that ended although they should run."""
+        return [n for n in self._wanted if self._running[n].poll() is not None]
 
     def tend(self) -> list[str]:
         """Start again what died; returns the names. Call it every second or so."""

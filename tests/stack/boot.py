@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import django
 
+os.environ["DJANGO_SETTINGS_MODULE"] = "advisor.settings"
 django.setup()
 
 from advisor.accounts.services import token_issue  # noqa: E402

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ import pytest
 from advisor.cli.api_client import ApiClient
 from advisor.cli.errors import CliError
 from advisor.ops.stack import REPO_DIR, Stack, StackConfig, free_port
+
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 DEMO_MODEL = "SmolLM2-135M-Instruct"
 
@@ -83,14 +86,18 @@ class Installation:
             except CliError:
                 time.sleep(0.2)
                 continue
-            if condition(seen):
-                return seen
+            if condition(seen) or self.stack.fallen():
+                break
             time.sleep(0.1)
+        if condition(seen):
+            return seen
         logs = "\n".join(
             f"--- {path.name}\n{path.read_text()[-3000:]}"
             for path in sorted(self.stack.config.log_dir.glob("*.log"))
         )
-        raise AssertionError(f"not reached within {timeout_s} s; last: {seen}\n{logs}")
+        raise AssertionError(
+            f"not reached within {timeout_s} s; fallen: {self.stack.fallen()}; last: {seen}\n{logs}"
+        )
 
     def wait_finished(self, study: dict[str, Any], timeout_s: float = 100.0) -> dict[str, Any]:
         return self.wait(study, lambda s: s["state"] in ("finished", "cancelled"), timeout_s)

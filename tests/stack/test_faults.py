@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_grou
 
 LONGER = {
     "preset": "chat",
-    "input_tokens": {"mean": 64},
-    "output_tokens": {"mean": 64},
-    "requests": 100,
+    "input_tokens": {"mean": 32},
+    "output_tokens": {"mean": 48},
+    "requests": 40,
 }
 
 
