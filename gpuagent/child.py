@@ -29,6 +29,8 @@ EXIT_OK, EXIT_FAILED, EXIT_CANCELLED = 0, 3, 4
 # Writes to a pipe up to this size are whole or not at all (PIPE_BUF on Linux).
 MAX_EVENT_BYTES = 4096
 MAX_EVENT_MESSAGE = 800
+# How long the running step may take to notice a cancel before the process ends anyway.
+CANCEL_GRACE_S = 0.7
 _PR_SET_PDEATHSIG = 1
 
 
@@ -173,12 +175,18 @@ def read_json_line(line: bytes) -> TrialEvent | None:
 
 
 def _listen(cancelled: threading.Event) -> None:
-    """Any line on standard input cancels; its end means that the parent is gone."""
+    """Any line on standard input cancels; its end means that the parent is gone.
+
+    A step notices the flag. An import or a load does not for seconds, and has nothing to tidy up,
+    so this process then just ends; the guardian ends what it started.
+    """
     while True:
         line = sys.stdin.buffer.readline()
         if line == b"":
             _end_session(os.getpid())
         cancelled.set()
+        time.sleep(CANCEL_GRACE_S)
+        os._exit(EXIT_CANCELLED)
 
 
 def _be_the_first_to_go() -> None:

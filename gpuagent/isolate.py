@@ -180,6 +180,8 @@ class TrialProcess:
 
     def kill(self) -> None:
         """End the child and everything it started, now. Harmless after the end."""
+        if self._life_fd is None:
+            return
         _kill_session(self._process.pid, reaped=self._process.returncode is not None)
         self._process.wait()
         self._clean_up()
@@ -200,7 +202,8 @@ class TrialProcess:
                 log_tail=log_tail,
                 tokens_generated=_tokens_of(result),
             )
-        if self._cancel_asked or self._process.returncode == EXIT_CANCELLED:
+        ended_by_us = self._cancel_asked or self._process.returncode == EXIT_CANCELLED
+        if ended_by_us and not self._timed_out:
             return TrialOutcome(status="cancelled", log_tail=log_tail)
         failure = failure or self._read_failure() or self._failure_from_exit()
         return TrialOutcome(status="failed", failure=failure, log_tail=log_tail)
@@ -366,32 +369,35 @@ class _LogPump:
 
 
 def session_pids(leader: int) -> list[int]:
-    """Processes in the session that `leader` leads, and everything below them."""
+    """Processes that live in the session that `leader` leads; zombies do not count."""
+    return [pid for pid in _all_pids() if _session_of(pid) == leader and not _is_zombie(pid)]
+
+
+def _all_pids() -> list[int]:
     try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError:
-        return _session_pids_portable(leader)
-    found = []
-    for pid in pids:
-        try:
-            if os.getsid(pid) == leader:
-                found.append(pid)
-        except OSError:
-            continue
-    return found
+        # Not Linux. Slower, but there is no other way to list processes.
+        import psutil
+
+        return psutil.pids()
 
 
-def _session_pids_portable(leader: int) -> list[int]:
-    import psutil
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
-    found = []
-    for pid in psutil.pids():
-        try:
-            if os.getsid(pid) == leader:
-                found.append(pid)
-        except OSError:
-            continue
-    return found
+
+def _is_zombie(pid: int) -> bool:
+    """Ended and not yet waited for: nothing is left to kill."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    # The name before the state is in brackets and may hold anything.
+    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 def _kill_session(leader: int, *, reaped: bool) -> None:

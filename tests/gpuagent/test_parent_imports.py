@@ -1,0 +1,37 @@
+"""The daemon's side must start quickly and hold no CUDA: torch stays in the child."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PARENT_SIDE = (
+    "gpuagent.isolate",
+    "gpuagent.child",
+    "gpuagent.models",
+    "gpuagent.environment",
+    "gpuagent.doctor",
+    "gpuagent.telemetry.sampler",
+    "gpuagent.daemon",
+    "gpuagent.experiments",
+    "gpuagent.engines",
+)
+
+
+@pytest.mark.parametrize("blocked", ["torch", "transformers"])
+def test_the_parents_modules_import_neither_torch_nor_transformers(blocked: str) -> None:
+    script = (
+        "import sys\n"
+        f"sys.modules[{blocked!r}] = None\n"
+        + "".join(f"import {name}\n" for name in PARENT_SIDE)
+        + "from pathlib import Path\n"
+        "from gpuagent.environment import build_hello\n"
+        "hello = build_hello([Path('/nonexistent')])\n"
+        "assert hello.experiments == ('baseline', 'kv_cache', 'verify'), hello\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
