@@ -1,9 +1,12 @@
-"""What the four presets fill into the form, in the form's own units."""
+"""The four presets as choices of the form: what each one fills in, in the form's own units."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+
+from advisor.presets import PRESETS
+from gpuagent.wire import LengthSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,38 +22,22 @@ class FormPreset:
         return json.dumps(self.fields)
 
 
-def _fields(
-    rate: str, requests: str, input_mean: str, input_p95: str, output_mean: str, output_p95: str
-) -> dict[str, str]:
-    return {
-        "request_rate": rate,
-        "requests": requests,
-        "input_mean": input_mean,
-        "input_p95": input_p95,
-        "output_mean": output_mean,
-        "output_p95": output_p95,
-    }
+def form_presets(*, small: bool) -> dict[str, FormPreset]:
+    """small: for agents without a GPU, so that a study ends in minutes."""
+    found = {}
+    for key, preset in PRESETS.items():
+        workload = preset.workload_for(small=small)
+        rate = workload.request_rate_per_s
+        fields = {
+            "request_rate": "" if rate is None else f"{rate:g}",
+            "requests": str(workload.requests),
+            **_length("input", workload.input_tokens),
+            **_length("output", workload.output_tokens),
+        }
+        found[key] = FormPreset(preset.title, preset.summary, fields)
+    return found
 
 
-PRESETS: dict[str, FormPreset] = {
-    "chat": FormPreset(
-        "Chat",
-        "Streaming answers; both latencies matter",
-        _fields("", "60", "64", "128", "20", ""),
-    ),
-    "api": FormPreset(
-        "API",
-        "Short answers in bursts; TTFT matters",
-        _fields("", "60", "128", "256", "8", ""),
-    ),
-    "edge": FormPreset(
-        "Edge",
-        "One stream; memory and energy matter",
-        _fields("", "40", "64", "", "32", ""),
-    ),
-    "batch": FormPreset(
-        "Batch",
-        "Nobody waits; tokens per second matter",
-        _fields("", "40", "256", "512", "32", ""),
-    ),
-}
+def _length(name: str, length: LengthSpec) -> dict[str, str]:
+    p95 = "" if length.p95 is None else str(length.p95)
+    return {f"{name}_mean": str(length.mean), f"{name}_p95": p95}

@@ -18,8 +18,9 @@ from pydantic import ValidationError
 from advisor.errors import InvalidInput
 from advisor.fleet.models import Agent
 from advisor.pages.forms import config_upload
-from advisor.pages.forms.presets import PRESETS
+from advisor.pages.forms.presets import form_presets
 from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
+from advisor.presets import PRESETS
 from advisor.wire_errors import fields_from_validation_error
 from gpuagent.wire import StudySpec
 
@@ -80,9 +81,9 @@ class StudyForm(forms.Form):
     )
     requests = _number("Requests per trial")
     input_mean = _number("Input, mean")
-    input_p95 = _number("Input, p95", help_text="Empty: always the mean.")
+    input_p95 = _number("Input, p95", help_text="Empty: always the mean. Cut at twice this.")
     output_mean = _number("Output, mean")
-    output_p95 = _number("Output, p95", help_text="Empty: always the mean.")
+    output_p95 = _number("Output, p95", help_text="Empty: always the mean. Cut at twice this.")
     dtype = _select(
         "Precision",
         [("auto", "As published"), *((d, d) for d in ("float32", "bfloat16", "float16"))],
@@ -103,13 +104,17 @@ class StudyForm(forms.Form):
         agents: Iterable[Agent] = (),
     ) -> None:
         self.agents = list(agents)
-        super().__init__(_without_file_text(data, files), files, initial=_initial(self.agents))
+        initial = _initial(self.agents)
+        self.presets = form_presets(small=_is_small(self.agents, initial["agent"]))
+        initial |= self.presets["chat"].fields
+        super().__init__(_without_file_text(data, files), files, initial=initial)
         self.fields["local_model"].choices = local_models(self.agents)
         self.fields["agent"].choices = [
             *((a.slug, a.slug) for a in self.agents),
             (NO_AGENT, "No agent"),
         ]
-        self.rows: list[TargetRow] = target_rows(self.data if data is not None else None)
+        first = PRESETS["chat"].targets_for(small=_is_small(self.agents, initial["agent"]))
+        self.rows: list[TargetRow] = target_rows(self.data if data is not None else None, first)
         self.targets_errors: list[str] = []
 
     # --- what the view needs -------------------------------------------------------------------
@@ -265,7 +270,11 @@ def _default_name(model: dict[str, Any], preset: str) -> str:
 def _length(mean: str, p95: str) -> dict[str, Any]:
     if not p95:
         return {"kind": "fixed", "mean": mean}
-    return {"kind": "lognormal", "mean": mean, "p95": p95}
+    length: dict[str, Any] = {"kind": "lognormal", "mean": mean, "p95": p95}
+    if p95.isascii() and p95.isdigit():
+        # A lognormal tail has no end, a context window has one.
+        length["maximum"] = 2 * int(p95)
+    return length
 
 
 def _float(text: str) -> float | str:
@@ -286,8 +295,12 @@ def _initial(agents: list[Agent]) -> dict[str, Any]:
         "dtype": "auto",
         "kv_cache": "true",
         "attention": "auto",
-        **PRESETS["chat"].fields,
     }
+
+
+def _is_small(agents: list[Agent], slug: str) -> bool:
+    """Whether the agent that is chosen at first has no GPU."""
+    return not any(agent.hello.gpus for agent in agents if agent.slug == slug)
 
 
 def _without_file_text(data: QueryDict | None, files: MultiValueDict | None) -> QueryDict | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from django import forms
 from django.http import QueryDict
 
 from advisor import units
+from gpuagent.wire import SlaTarget
 from gpuagent.wire.sla import HIGHER_IS_BETTER, STATISTICS
 
 MAX_TARGETS = 12
@@ -23,7 +25,6 @@ FORM_UNITS: dict[str, tuple[str, float]] = {
 """Metric -> (unit in the form, factor to SI)."""
 
 _STATISTICS = tuple(dict.fromkeys(s for names in STATISTICS.values() for s in names))
-_DEFAULT = (("ttft_s", "p95", "500"), ("itl_s", "p95", "100"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,10 @@ class TargetRow(forms.Form):
         return {"metric": data["metric"], "statistic": data["statistic"], "limit": limit}
 
 
-def target_rows(data: QueryDict | None) -> list[TargetRow]:
-    """Rows as sent, with one more or one less where the button says so; two at first."""
+def target_rows(data: QueryDict | None, first: Sequence[SlaTarget] = ()) -> list[TargetRow]:
+    """Rows as sent, with one more or one less where the button says so; `first` without data."""
     if data is None:
-        sent = [*_DEFAULT]
-        return [_row(index, values) for index, values in enumerate(sent)]
+        return [_row(index, _typed(target)) for index, target in enumerate(first)]
     rows = [
         tuple(data.get(f"t{index}-{name}", "") for name in ("metric", "statistic", "limit"))
         for index in range(MAX_TARGETS)
@@ -95,6 +95,10 @@ def target_rows(data: QueryDict | None) -> list[TargetRow]:
     if action == "remove_target" and number.isdigit() and int(number) < len(rows):
         del rows[int(number)]
     return [_row(index, values) for index, values in enumerate(rows)]
+
+
+def _typed(target: SlaTarget) -> tuple[str, str, str]:
+    return target.metric, target.statistic, f"{target.limit / FORM_UNITS[target.metric][1]:g}"
 
 
 def _row(index: int, values: tuple[str, ...]) -> TargetRow:

@@ -8,7 +8,6 @@ from django.shortcuts import redirect, render
 from advisor.errors import InvalidInput
 from advisor.fleet.selectors import agents_of
 from advisor.pages.access import actor_of, writing, writing_form
-from advisor.pages.forms.presets import PRESETS
 from advisor.pages.forms.study import MAX_TARGETS, StudyForm
 from advisor.studies.services import StudyPreview, study_create, study_preview
 
@@ -67,7 +66,6 @@ def _page(
         "form": form,
         "preview": preview,
         "checked": checked or preview is not None,
-        "presets": PRESETS,
         "max_targets": MAX_TARGETS,
     }
     status = 400 if checked and form.messages() else 200
