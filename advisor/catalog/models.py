@@ -12,7 +12,8 @@ from advisor.catalog.names import UnknownNameError, close_names
 
 # Suffixes that change neither layers nor widths, and those that name a weight format.
 _VARIANTS = re.compile(
-    r"-(instruct|chat|base|it|hf|thinking|v\d(\.\d)?|preview|\d{4})(?=-|$)", re.IGNORECASE
+    r"-(instruct|chat|base|it|hf|thinking|coder|math|v\d(\.\d)?|preview|\d{4})(?=-|$)",
+    re.IGNORECASE,
 )
 _FORMATS: tuple[tuple[str, str], ...] = (
     ("nvfp4", "nvfp4"),

@@ -57,6 +57,8 @@ def _kv_heads(fields: Fields, family: str, traits: Traits, heads: int) -> int:
         if family == "falcon" and fields.flag("new_decoder_architecture", False):
             return fields.integer("num_key_value_heads", heads)
         return 1 if fields.flag("multi_query", True) else heads
+    if family in ("gpt2", "gpt_neox", "bloom", "opt"):
+        return heads  # these classes know no grouped heads, whatever the config says
     if family == "chatglm" and not fields.flag("multi_query_attention", False):
         return heads
     nested = fields.child("attn_config")
@@ -247,9 +249,9 @@ def attention_layers(fields: Fields, family: str, traits: Traits, dims: Dims) ->
         norms *= 2
     qkv, out = _biases(fields, family, traits)
     qk_norm = traits.qk_norm
-    if family in ("cohere", "cohere2", "minimax_m2") or (family == "stablelm"):
+    if family in ("cohere", "cohere2", "minimax_m2", "glm4_moe"):
         on = fields.flag("use_qk_norm", family == "minimax_m2")
-        qk_norm = ("full" if family != "stablelm" else "head") if on else ""
+        qk_norm = ("head" if family == "glm4_moe" else "full") if on else ""
     chunk = fields.opt_int("attention_chunk_size") or 8192
     window = fields.opt_int("sliding_window") or 4096
     cross = {i for i in fields.items("cross_attention_layers") or () if isinstance(i, int)}
