@@ -74,6 +74,9 @@ def parse_body(request: Request, kind: type[T], *, from_peer: bool = False) -> T
 
     from_peer: ignore unknown fields, which a newer agent may have added.
     """
+    if "Transfer-Encoding" in request.headers and not request.headers.get("Content-Length"):
+        # WSGI servers pass no length for a chunked body, and REST framework then reads none of it.
+        raise InvalidInput("Send the body in one piece, with a Content-Length header.")
     data = request.data
     if not isinstance(data, dict):
         raise InvalidInput("The body is not a JSON object.")

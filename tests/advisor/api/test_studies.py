@@ -175,6 +175,12 @@ def test_a_config_that_nests_too_deeply_is_a_field_error(api: Client, body: Body
     assert field.startswith("model.config.deep.a")
 
 
+def test_a_chunked_body_is_refused_in_words_instead_of_being_taken_for_empty(api: Client) -> None:
+    response = api.post(STUDIES, headers={"Transfer-Encoding": "chunked", "Content-Length": ""})
+    assert response.status_code == 400
+    assert "Content-Length" in response.json()["message"]
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "multipart/form-data; boundary=x"])
 def test_another_content_type_is_415(api: Client, content_type: str) -> None:
     response = api.generic("POST", STUDIES, b"x", content_type=content_type)
