@@ -46,8 +46,13 @@ def settings_text(settings: EngineSettings) -> str:
     if not differing:
         return "engine defaults"
     return ", ".join(
-        f"{knob_name(k).lower()} {knob_text(new)}" for k, (_, new) in differing.items()
+        f"{_inside(knob_name(k))} {knob_text(new)}" for k, (_, new) in differing.items()
     )
+
+
+def _inside(name: str) -> str:
+    """A knob's name inside a sentence; abbreviations keep their capitals."""
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
 
 
 def launch_lines(
