@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpuagent.traces import thresholds as limit
 from gpuagent.traces.busy import COMM, DeviceTime
-from gpuagent.traces.host import HostWork, spans_of
+from gpuagent.traces.host import COPYING, GROUPS, HostWork, spans_of
 from gpuagent.traces.intervals import Spans, contains, overlap_each, rows_by_value, union
 from gpuagent.traces.model import Trace
 
@@ -31,6 +31,7 @@ CAUSES = (
 )
 I64 = NDArray[np.int64]
 _CHUNK = 65_536
+_COPY_GROUPS = [GROUPS.index(name) for name in COPYING]
 
 
 def idle_causes(
@@ -93,7 +94,9 @@ def _add_causes(
     tail = left - host_part
     in_call = np.where(linked, np.clip(np.minimum(call_end, gap_end) - until, 0, None), 0)
     in_call = np.minimum(in_call, tail)
-    sums["host_launch"] += int(in_call.sum())
+    staging = linked & np.isin(host.groups[safe], _COPY_GROUPS) if len(calls) else linked
+    sums["transfer"] += int(in_call[staging].sum())
+    sums["host_launch"] += int(in_call[~staging].sum())
     tail = tail - in_call
     after_host = late & (tail <= 10 * limit.DEVICE_GAP_NS)
     sums["host_launch"] += int(tail[after_host].sum())

@@ -20,6 +20,7 @@ _BORDER = re.compile(r"\}\s*,\s*\{")
 _SPACE = re.compile(r"[ \t\r\n]*")
 # Possessive: a string of megabytes costs no backtracking memory. The last branch is an open string.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]|"', re.DOTALL)
+_SCALAR = re.compile(r"[^\s,:\]}]*")
 _CUT_TRIES = 3
 _SMALL_VALUE = 1 << 20
 
@@ -177,18 +178,17 @@ class JsonStream:
         )
         while True:
             try:
+                self._complete_scalar(limit)
                 value, end = decoder.raw_decode(self._text, self._at)
             except RecursionError:
                 raise _too_deep() from None
             except ValueError as error:
-                value, end, problem = None, -1, error
-            if end >= 0 and (end < len(self._text) or not self._more(1)):
+                end, problem = -1, error
+            if end >= 0:
                 if remember:
                     self._batch_text = "[" + self._text[self._at : end] + "]"
                 self._at = end
                 return value
-            if end >= 0:
-                continue  # a number that touched the end of the window may go on
             size = len(self._text) - self._at
             if size > limit:
                 raise over_limit(f"one value of more than {limit >> 20} MiB", f"{limit >> 20} MiB")
@@ -196,6 +196,16 @@ class JsonStream:
                 if isinstance(problem, json.JSONDecodeError) and problem.pos < len(self._text) - 64:
                     raise self._broken(problem.msg)
                 raise truncated("inside a value")
+
+    def _complete_scalar(self, limit: int) -> None:
+        """A number or a word that touches the end of the window may go on: read what follows it."""
+        if self._text[self._at] in '{["':
+            return
+        while (token := _SCALAR.match(self._text, self._at)) and token.end() == len(self._text):
+            if token.end() - self._at > limit:
+                raise over_limit("a number of more than 8 MiB", "8 MiB")
+            if not self._more(token.end() - self._at):
+                return
 
     def _skip(self) -> None:
         """Step over a large object, list or string without building it."""

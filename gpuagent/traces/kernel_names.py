@@ -108,6 +108,11 @@ def kernel_of(name: str) -> Kernel:
     return Kernel(kernel_class, rule, verdict, why)  # type: ignore[arg-type]
 
 
+def tensor_core_of(name: str) -> tuple[str, str]:
+    """Verdict and rule for a name that is known to be a matrix kernel."""
+    return _first(_rules().tensor_cores, canonical(name).lower(), "unknown")
+
+
 def rules_version() -> str:
     """Version of the rule table, stored beside every analysis."""
     return _rules().version

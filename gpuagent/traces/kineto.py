@@ -8,6 +8,7 @@ output_json.cpp and 21 files written between 2022 and 2026.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -69,9 +70,13 @@ _EXACT_FROM_US = float(1 << 43)
 """Above this a float64 of microseconds is coarser than 2 ns: decode decimals instead."""
 
 
+_PROGRESS = re.compile(rb"\[\d+/\d+\] ")  # nsys prints `[5/8] Executing ...` before its tables
+
+
 def is_kineto_start(head: bytes) -> bool:
     """True when the first bytes (already unzipped) open a JSON object or list."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return text[:1] in (b"{", b"[") and not _PROGRESS.match(text)
 
 
 def read_kineto(path: Path, limits: Limits | None = None) -> Trace:

@@ -68,6 +68,8 @@ def read_nsys_sqlite(path: Path, limits: Limits | None = None) -> Trace:
         raise malformed(f"the SQLite file is damaged or unusual ({error})") from None
     except (sqlite3.Error, OverflowError) as error:
         raise malformed(f"the SQLite file is damaged ({error})") from None
+    except UnicodeDecodeError:  # SQLite's own message quotes broken text from the file
+        raise malformed("the SQLite file is damaged") from None
 
 
 def open_export(path: Path, limits: Limits) -> sqlite3.Connection:

@@ -26,6 +26,7 @@ from gpuagent.traces.kineto import (
     KEPT_METADATA,
     NOTE,
     PYTHON,
+    is_kineto_start,
     too_coarse,
 )
 from gpuagent.traces.limits import Limits
@@ -66,7 +67,7 @@ def scrub_file(source: Path, target: Path, limits: Limits | None = None) -> None
         scrub_nsys(source, target, bounds)
         return
     opened = next(iter(text_chunks(source, bounds)), "")
-    if opened.lstrip()[:1] in ("{", "["):
+    if is_kineto_start(opened[:4096].encode()):
         scrub_kineto(source, target, bounds)
         return
     read_trace(source, bounds)
@@ -179,9 +180,9 @@ def scrub_nsys(source: Path, target: Path, limits: Limits | None = None) -> None
             _copy_ranges(old, new, columns)
             _copy_strings(old, new, columns)
             new.commit()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError):
         target.unlink(missing_ok=True)
-        raise malformed(f"the SQLite file is damaged ({error})") from None
+        raise malformed("the SQLite file is damaged") from None
 
 
 def _copy_table(
