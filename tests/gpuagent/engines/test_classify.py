@@ -12,7 +12,7 @@ from gpuagent.wire import FailureReason
     [
         (MemoryError(), FailureReason.OUT_OF_MEMORY),
         (
-            RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
             FailureReason.OUT_OF_MEMORY,
         ),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), FailureReason.OUT_OF_MEMORY),
@@ -22,10 +22,16 @@ from gpuagent.wire import FailureReason
             FailureReason.CONFIG_ERROR,
         ),
         (
-            ValueError("The checkpoint has model type `x` but Transformers does not recognize this architecture"),
+            ValueError(
+                "The checkpoint has model type `x` but Transformers does not recognize this "
+                "architecture"
+            ),
             FailureReason.MODEL_UNSUPPORTED,
         ),
-        (ImportError("Loading requires the following packages: mamba"), FailureReason.MODEL_UNSUPPORTED),
+        (
+            ImportError("Loading requires the following packages: mamba"),
+            FailureReason.MODEL_UNSUPPORTED,
+        ),
         (
             ValueError("The repository contains custom code; pass `trust_remote_code=True`"),
             FailureReason.MODEL_UNSAFE,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 
@@ -50,7 +51,7 @@ def test_the_same_seed_plans_the_same_requests_and_another_seed_does_not() -> No
 def test_poisson_arrivals_have_the_rate_and_exponential_gaps() -> None:
     planned = plan_requests(workload(5.0), count=5000, seed=1, source=SOURCE, max_context=None)
     times = [request.intended_s or 0.0 for request in planned]
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     assert statistics.fmean(gaps) == pytest.approx(0.2, rel=0.05)
     # The deviation of an exponential distribution equals its mean.
     assert statistics.stdev(gaps) == pytest.approx(0.2, rel=0.08)
@@ -64,7 +65,7 @@ def test_a_closed_loop_has_no_arrival_times() -> None:
 def test_a_text_that_is_too_short_starts_over() -> None:
     prompt = SOURCE.take(250, random.Random(0))
     assert len(prompt) == 250
-    assert all((b - a) % 100 == 1 for a, b in zip(prompt, prompt[1:], strict=False))
+    assert all((b - a) % 100 == 1 for a, b in itertools.pairwise(prompt))
 
 
 def test_without_a_text_prompts_are_ids_of_the_vocabulary() -> None:
@@ -79,6 +80,6 @@ def test_a_drawn_length_beyond_the_context_is_cut() -> None:
 
 
 def test_a_workload_beyond_the_context_is_refused_with_both_numbers() -> None:
-    with pytest.raises(AgentError, match="20 input and 10 output.*context of 16") as caught:
+    with pytest.raises(AgentError, match=r"20 input and 10 output.*context of 16") as caught:
         plan_requests(workload(), count=1, seed=1, source=SOURCE, max_context=16)
     assert caught.value.reason is FailureReason.CONFIG_ERROR
