@@ -67,7 +67,9 @@ def _message(error: dict[str, Any]) -> str:
         return _pattern_message(error["loc"])
     if kind == "value_error":
         text = str(context.get("error") or error["msg"].removeprefix("Value error, "))
-        return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+        if "_" not in text.partition(" ")[0]:
+            text = text[:1].upper() + text[1:]
+        return text + ("" if text.endswith(".") else ".")
     template = _TEXTS.get(kind)
     if template is None:
         return str(error["msg"]) + "."

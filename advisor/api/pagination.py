@@ -6,13 +6,16 @@ size up to 200.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
+from pydantic import BaseModel
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from advisor.errors import InvalidInput
 
@@ -44,6 +47,13 @@ class NewestFirst(CursorPagination):
             # A cursor that was not made here also reaches the database as a comparison value.
             text = "Take the cursor from next or previous of an earlier answer."
             raise InvalidInput(f"cursor: {text}", {"cursor": [text]}) from None
+
+    def respond(
+        self, request: Request, rows: QuerySet[Any], to_answer: Callable[[Any], BaseModel]
+    ) -> Response:
+        """One page of `rows`, each as `to_answer` shows it."""
+        page = self.paginate_queryset(rows, request) or []
+        return self.get_paginated_response([to_answer(row).model_dump(mode="json") for row in page])
 
 
 class HighestNumberFirst(NewestFirst):

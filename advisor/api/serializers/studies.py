@@ -164,7 +164,8 @@ class FindingPage(Page[Finding]):
     pass
 
 
-def study_summary(study: Study, trials: Sequence[Trial]) -> StudySummary:
+def study_summary(study: Study) -> StudySummary:
+    """For a study with prefetched trials: reads no payload and recomputes no verdict."""
     stored: dict[str, Any] | None = study.verdict_json
     return StudySummary(
         id=study.pk,
@@ -177,7 +178,7 @@ def study_summary(study: Study, trials: Sequence[Trial]) -> StudySummary:
         agent=study.agent.slug if study.agent else None,
         created_at=study.created_at,
         finished_at=study.finished_at,
-        progress=progress_of(study, trials),
+        progress=progress_of(study, study.trials.all()),
         verdict=VerdictSummary(status=stored["status"], sentence=stored["sentence"])
         if stored
         else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -26,11 +28,7 @@ class AgentList(APIView):
         errors=(400,),
     )
     def get(self, request: Request) -> Response:
-        paginator = NewestFirst()
-        rows = paginator.paginate_queryset(agents_of(org_of(request)), request, view=self) or []
-        return paginator.get_paginated_response(
-            [agent_answer(row).model_dump(mode="json") for row in rows]
-        )
+        return NewestFirst().respond(request, agents_of(org_of(request)), agent_answer)
 
 
 class AgentDetail(APIView):
@@ -53,13 +51,7 @@ class AgentDrain(APIView):
         errors=(404, 409, 422),
     )
     def post(self, request: Request, slug: str) -> Response:
-        agent = agent_get(org=org_of(request), slug=slug)
-
-        def drain() -> Response:
-            agent_drain(agent=agent, actor=actor_of(request))
-            return respond(agent_answer(agent))
-
-        return once(request, lambda: drain)
+        return _change(request, slug, agent_drain)
 
 
 class AgentResume(APIView):
@@ -74,10 +66,14 @@ class AgentResume(APIView):
         errors=(404, 409, 422),
     )
     def post(self, request: Request, slug: str) -> Response:
-        agent = agent_get(org=org_of(request), slug=slug)
+        return _change(request, slug, agent_resume)
 
-        def resume() -> Response:
-            agent_resume(agent=agent, actor=actor_of(request))
-            return respond(agent_answer(agent))
 
-        return once(request, lambda: resume)
+def _change(request: Request, slug: str, service: Callable[..., None]) -> Response:
+    agent = agent_get(org=org_of(request), slug=slug)
+
+    def change() -> Response:
+        service(agent=agent, actor=actor_of(request))
+        return respond(agent_answer(agent))
+
+    return once(request, lambda: change)

@@ -67,11 +67,7 @@ class StudyList(APIView):
         errors=(400,),
     )
     def get(self, request: Request) -> Response:
-        paginator = HighestNumberFirst()
-        rows = paginator.paginate_queryset(_filtered(request), request, view=self) or []
-        return paginator.get_paginated_response(
-            [study_summary(row, list(row.trials.all())).model_dump(mode="json") for row in rows]
-        )
+        return HighestNumberFirst().respond(request, _filtered(request), study_summary)
 
     @operation(
         "studies_create",

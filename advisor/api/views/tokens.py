@@ -37,11 +37,7 @@ class TokenList(APIView):
         errors=(400,),
     )
     def get(self, request: Request) -> Response:
-        paginator = NewestFirst()
-        rows = paginator.paginate_queryset(tokens_of(org_of(request)), request, view=self) or []
-        return paginator.get_paginated_response(
-            [token_answer(row).model_dump(mode="json") for row in rows]
-        )
+        return NewestFirst().respond(request, tokens_of(org_of(request)), token_answer)
 
     @operation(
         "tokens_create",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 from drf_spectacular.utils import OpenApiParameter
@@ -31,11 +32,7 @@ class StudyTrials(APIView):
     def get(self, request: Request, study_id: UUID) -> Response:
         study = study_get(org=org_of(request), study_id=study_id)
         full = request.query_params.get("full") in ("1", "true")
-        paginator = InOrder()
-        rows = paginator.paginate_queryset(trials_of(study), request, view=self) or []
-        return paginator.get_paginated_response(
-            [trial_answer(row, full=full).model_dump(mode="json") for row in rows]
-        )
+        return InOrder().respond(request, trials_of(study), partial(trial_answer, full=full))
 
 
 class TrialDetail(APIView):
