@@ -21,6 +21,7 @@ from advisor.pages.forms import config_upload
 from advisor.pages.forms.presets import form_presets
 from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
 from advisor.presets import PRESETS
+from advisor.units import METRIC_NAMES
 from advisor.wire_errors import fields_from_validation_error
 from gpuagent.wire import StudySpec
 
@@ -142,7 +143,7 @@ class StudyForm(forms.Form):
     def add_errors(self, fields: Mapping[str, list[str]]) -> None:
         for path, messages in fields.items():
             for message in messages:
-                self._add(path, message)
+                self._add(path, _in_words(message))
 
     def messages(self) -> list[str]:
         """All errors in one list, for the plan beside the form."""
@@ -249,6 +250,13 @@ _FIELDS = {
     "config_file": "config_file",
     "config_text": "config_text",
 }
+
+
+def _in_words(message: str) -> str:
+    """Metrics by the names that the form shows."""
+    for key, name in METRIC_NAMES.items():
+        message = message.replace(f"{key}:", f"{name} ").replace(key, name)
+    return message
 
 
 def local_models(agents: Iterable[Agent]) -> list[tuple[str, str]]:
