@@ -23,7 +23,6 @@ from gpuagent.wire import (
     WIRE_VERSION,
     AgentHello,
     EngineSettings,
-    HostInfo,
     InventoryModel,
     StudySpec,
 )
@@ -74,14 +73,7 @@ def make_hello(**overrides: Any) -> AgentHello:
     fields: dict[str, Any] = {
         "agent_version": "0.1.0",
         "wire_version": WIRE_VERSION,
-        "host": HostInfo(
-            hostname="bench-1",
-            cpu="Intel Xeon",
-            physical_cores=2,
-            logical_cores=2,
-            memory_bytes=16 * 1024**3,
-            os="Linux 6.1",
-        ),
+        "host": builders.make_environment().host,
         "versions": {"torch": "2.13.0", "transformers": "5.1.0"},
         "engines": ("transformers",),
         "experiments": ("baseline", "kv_cache", "verify"),

@@ -1,6 +1,6 @@
 """Closed-form counts against the transformers classes, built small on the meta device.
 
-Covers families and switches that the model index does not hold; skipped where torch is not installed.
+Covers families and switches that the model index does not hold; skipped without torch.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ _PLAUSIBLE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=250, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
 @given(base=_PLAUSIBLE, changes=st.dictionaries(_KEYS, _VALUES, max_size=8))
 def test_any_config_gives_a_shape_or_a_shape_error(
     base: dict[str, Any], changes: dict[str, Any]
@@ -182,7 +182,7 @@ def test_any_config_gives_a_shape_or_a_shape_error(
     assert shape.summary()
 
 
-@settings(max_examples=200, deadline=2000)
+@settings(max_examples=120, deadline=2000)
 @given(st.binary(max_size=400) | st.text(max_size=400))
 def test_any_bytes_give_a_dict_or_a_shape_error(text: str | bytes) -> None:
     try:
