@@ -28,7 +28,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class StrictJSONParser(BaseParser):
-    """JSON in UTF-8, up to DATA_UPLOAD_MAX_MEMORY_SIZE.
+    """JSON in UTF-8, up to API_BODY_MAX_BYTES.
 
     Django's own limit does not cover a body that is read as a stream, hence the bound here. NaN
     and Infinity pass, so that the type can name the field that holds them.
@@ -37,7 +37,7 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def max_bytes(self) -> int:
-        return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        return int(settings.API_BODY_MAX_BYTES)
 
     def parse(
         self,

@@ -56,7 +56,10 @@ class StudyForm(forms.Form):
         choices=[("local", "Folder on the agent"), ("hub", "Hub id"), ("config", "config.json")],
         required=False,
     )
-    local_model = _select("Model folder", ())
+    # No ChoiceField: a folder counts for its own kind of model only, where the intake checks it.
+    local_model = forms.CharField(
+        label="Model folder", required=False, widget=forms.Select({"class": "input"})
+    )
     hub_id = _text("Model id", css="input--mono", placeholder="owner/name", **_HINT)
     hub_revision = _text("Revision", css="input--mono", help_text="Optional commit.", **_HINT)
     config_name = _text("Name of the model", maxlength="200")
@@ -109,7 +112,8 @@ class StudyForm(forms.Form):
         self.presets = form_presets(small=_is_small(self.agents, initial["agent"]))
         initial |= self.presets["chat"].fields
         super().__init__(_without_file_text(data, files), files, initial=initial)
-        self.fields["local_model"].choices = local_models(self.agents)
+        self.folders = local_models(self.agents)
+        self.fields["local_model"].widget.choices = self.folders
         self.fields["agent"].choices = [
             *((a.slug, a.slug) for a in self.agents),
             (NO_AGENT, "No agent"),

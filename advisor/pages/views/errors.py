@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.csrf import requires_csrf_token
+
+from advisor import units
 
 
 def _page(request: HttpRequest, status: int, reason: str = "") -> HttpResponse:
@@ -13,6 +17,14 @@ def _page(request: HttpRequest, status: int, reason: str = "") -> HttpResponse:
 
 @requires_csrf_token
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        most = units.memory(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        return _page(
+            request,
+            400,
+            f"The form is too large: it may hold {most} of text. Go back; the browser still has"
+            " what you typed. A config.json has no weights and far less text than that.",
+        )
     return _page(request, 400)
 
 

@@ -52,7 +52,7 @@ def typed(**changes: Any) -> dict[str, Any]:
 
 
 def config_form(text: str, **changes: Any) -> dict[str, Any]:
-    return typed(model_kind="config", config_name="bare", config_text=text, **changes)
+    return typed(**{"model_kind": "config", "config_name": "bare", "config_text": text, **changes})
 
 
 def test_a_complete_form_starts_a_study(browser: Client, org: Org, agent: Agent) -> None:
@@ -207,9 +207,21 @@ def test_a_ten_megabyte_config_is_refused_by_size(browser: Client, agent: Agent)
 
 
 def test_ten_megabytes_of_pasted_text_are_a_400_that_says_so(browser: Client, agent: Agent) -> None:
-    answer = browser.post(URL, config_form("x" * 10_000_000))
+    answer = browser.post(URL, config_form("x" * 10_000_000, name="Kept"))
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    start = page.index('id="id_config_text_error"')
+    assert "9.54\u00a0MiB" in page[start : start + 600]
+    assert 'value="Kept"' in page
+
+
+def test_a_form_beyond_all_measure_says_so_and_how_to_get_back(
+    browser: Client, agent: Agent
+) -> None:
+    answer = browser.post(URL, config_form("x" * 13_000_000))
     assert answer.status_code == 400
     assert "too large" in answer.content.decode()
+    assert "Go back" in answer.content.decode()
 
 
 def test_a_binary_file_is_refused(browser: Client, agent: Agent) -> None:
