@@ -183,7 +183,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Room for a config of 10 MB in a text field: it is then refused beside its field, and the form keeps
+# Room for a config of 10 MB in a text field: it is refused beside its field, and the form keeps
 # everything else. What is larger still is answered by the page of error 400.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 12 * 1024 * 1024
 API_BODY_MAX_BYTES = 2_621_440
