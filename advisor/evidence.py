@@ -61,6 +61,14 @@ class TrialEvidence:
             return None
         return self.result.measurements
 
+    def measures_as(self, other: TrialEvidence) -> bool:
+        """Whether both ask for the same measurement of the same settings."""
+        return (self.role, self.settings, self.spec.config) == (
+            other.role,
+            other.settings,
+            other.spec.config,
+        )
+
     @property
     def usable(self) -> bool:
         """Whether advice may rest on it: finished, and the measurement is not invalid."""
@@ -87,8 +95,16 @@ class StudyEvidence:
 
     @property
     def current(self) -> TrialEvidence | None:
-        """The trial of the settings in use today."""
-        return next((t for t in self.trials if t.role == "current"), None)
+        """The trial of the settings in use today: of several, the latest that may be used."""
+        found = [t for t in self.trials if t.role == "current"]
+        usable = [t for t in found if t.usable]
+        return next(reversed(usable or found), None)
+
+    def repeat_of(self, trial: TrialEvidence) -> TrialEvidence | None:
+        """The later trial that measures the same once more, or None."""
+        return next(
+            (t for t in self.trials if t.ordinal > trial.ordinal and t.measures_as(trial)), None
+        )
 
     def succeeded(self, kind: type[Measurement]) -> tuple[TrialEvidence, ...]:
         """Finished trials with this kind of measurement, in order, valid or not."""

@@ -50,12 +50,13 @@ class Ratio:
 
 
 def baselines(evidence: StudyEvidence) -> tuple[TrialEvidence, ...]:
-    """Usable baseline trials, the current settings first."""
+    """Usable baseline trials, the current settings first; of repeats the last."""
     found = [
         t
         for t in evidence.trials
         if t.role in BASELINE_ROLES and t.usable and t.measured(BaselineResult) is not None
     ]
+    found = [t for t in found if not any(o.ordinal > t.ordinal and o.measures_as(t) for o in found)]
     return tuple(sorted(found, key=lambda t: (t.role != "current", t.ordinal)))
 
 

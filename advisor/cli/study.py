@@ -163,7 +163,10 @@ def _target(target: dict[str, Any]) -> str:
         interval = f" (95 % interval {low} to {high}, n = {target['n']})"
     verdict = target["verdict"].replace("_", " ")
     limit = units.metric(target["metric"], target["limit"])
-    line = f"{name} {target['statistic']} {sign} {limit}: {verdict}, {value}{interval}"
+    line = f"{name} {target['statistic']} {sign} {limit}: {verdict}"
+    if target["value"] is None:
+        return f"{line}. {target['reason']}"
+    line += f", {value}{interval}"
     return line + (f". {target['reason']}" if target["verdict"] != "met" else "")
 
 

@@ -16,7 +16,7 @@ def demo_spec(model: str, agent: str) -> dict[str, Any]:
             "input_tokens": {"kind": "lognormal", "mean": 64, "p95": 128, "maximum": 192},
             "output_tokens": {"kind": "fixed", "mean": 20},
             "request_rate_per_s": None,
-            "requests": 60,
+            "requests": 72,
         },
         "targets": [
             {"metric": "ttft_s", "statistic": "p95", "limit": 0.5},

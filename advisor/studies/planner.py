@@ -34,6 +34,18 @@ Phase = Literal["understand", "baseline", "diagnose", "search", "verify", "done"
 TERMINAL = ("succeeded", "failed", "cancelled", "quarantined")
 DTYPES = {"cpu": ("float32", "bfloat16"), "gpu": ("bfloat16", "float16", "float32")}
 MAX_VERIFICATIONS = 2
+# Lines of the measurement checklist that tell of the host's last minutes, not of a setting.
+PASSING = frozenset(
+    {
+        "repeats_cov",
+        "steady_state",
+        "other_cpu_load",
+        "cpu_steal",
+        "foreign_gpu_processes",
+        "gpu_throttled",
+        "send_lag",
+    }
+)
 # The paired test needs six to prove anything.
 PAIRS = 6
 RUN_S = 6.0
@@ -112,6 +124,8 @@ def plan(spec: StudySpec, *, shape: ModelShape | None, device: DeviceFacts) -> P
 def next_trials(evidence: StudyEvidence, findings: Sequence[Finding]) -> tuple[PlannedTrial, ...]:
     """Trials that the evidence calls for; () while some are under way, and when nothing is left.
 
+    A measurement that passing trouble on the host made invalid is taken once more, the current
+    settings first: without them there is nothing to compare with.
     The best configuration that differs from the current one is verified by an interleaved A/B,
     where the budget still holds it. `findings` are those of `evidence`; a recommendation that a
     rule withdrew (quality, memory) is no candidate.
@@ -120,6 +134,9 @@ def next_trials(evidence: StudyEvidence, findings: Sequence[Finding]) -> tuple[P
         return ()
     if any(trial.state not in TERMINAL for trial in evidence.trials):
         return ()
+    again = _again(evidence)
+    if again:
+        return again
     current = evidence.current
     best = best_candidate(evidence)
     if current is None or not current.usable or best is None or best.trial is current:
@@ -355,6 +372,56 @@ def _mean_context(workload: Workload) -> int:
     return workload.input_tokens.mean + workload.output_tokens.mean
 
 
+# --- measuring again ---------------------------------------------------------------------------
+
+
+def _again(evidence: StudyEvidence) -> tuple[PlannedTrial, ...]:
+    """Invalid trials that may turn out better, each once, within half of what the budget has left.
+
+    The other half is for the verification.
+    """
+    current = evidence.current
+    if current is None:
+        return ()
+    disturbed = [
+        trial
+        for trial in evidence.trials
+        if _disturbed_by(trial) is not None
+        and evidence.repeat_of(trial) is None
+        and not any(t.ordinal < trial.ordinal and t.measures_as(trial) for t in evidence.trials)
+    ]
+    if not current.usable:
+        disturbed = [trial for trial in disturbed if trial.role == "current"]
+    left_s = (evidence.spec.budget_s - spent_s(evidence)) / 2
+    planned = []
+    for trial in sorted(disturbed, key=lambda t: (t.role != "variant", t.ordinal)):
+        took_s = trial_s(trial)
+        if took_s > left_s:
+            continue
+        left_s -= took_s
+        planned.append(
+            PlannedTrial(
+                role=trial.role,
+                title=f"{trial.title}, measured again",
+                reason=f"Trial {trial.ordinal} is invalid: {_disturbed_by(trial)}.",
+                settings=trial.settings,
+                config=trial.spec.config,
+                estimate_s=took_s,
+            )
+        )
+    return tuple(planned)
+
+
+def _disturbed_by(trial: TrialEvidence) -> str | None:
+    """What made a measurement invalid, where every such line may have passed by now."""
+    if trial.result is None or trial.usable or trial.role == "verification":
+        return None
+    lines = [c for c in trial.result.validity.checks if c.verdict == "invalid"]
+    if any(line.id not in PASSING for line in lines):
+        return None
+    return lines[0].message[:1].lower() + lines[0].message[1:]
+
+
 # --- verification ------------------------------------------------------------------------------
 
 
@@ -399,11 +466,14 @@ def _verification(
 
 def spent_s(evidence: StudyEvidence) -> float:
     """Time that the finished trials took on the agent."""
-    return sum(
-        (trial.finished_at - trial.started_at).total_seconds()
-        for trial in evidence.trials
-        if trial.started_at is not None and trial.finished_at is not None
-    )
+    return sum(trial_s(trial) for trial in evidence.trials)
+
+
+def trial_s(trial: TrialEvidence) -> float:
+    """Time that a finished trial took on the agent, 0 for one that never ran."""
+    if trial.started_at is None or trial.finished_at is None:
+        return 0.0
+    return (trial.finished_at - trial.started_at).total_seconds()
 
 
 def _measured_request_s(trial: TrialEvidence) -> float:

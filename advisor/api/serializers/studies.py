@@ -16,7 +16,7 @@ from advisor.rules.rule import Finding
 from advisor.studies.models import Study, Trial
 from advisor.studies.selectors import StudyView
 from advisor.studies.services import study_progress
-from advisor.studies.states import StudyState
+from advisor.studies.states import StudyState, TrialState
 from advisor.targets import TargetStatus, TargetVerdict
 from advisor.verdict import StudyVerdict, VerdictStatus, Verification
 from gpuagent.wire import EngineSettings, StudySpec
@@ -47,6 +47,7 @@ class StudyProgress(Answer):
     """remaining_s is an estimate; null while no agent was chosen."""
 
     trials_done: int
+    trials_succeeded: int
     trials_total: int
     current: CurrentTrial | None
     done_frac: float
@@ -253,6 +254,7 @@ def progress_of(study: Study, trials: Sequence[Trial]) -> StudyProgress:
     live = next((trial for trial in trials if trial.is_live), None)
     return StudyProgress(
         trials_done=done,
+        trials_succeeded=sum(trial.state == TrialState.SUCCEEDED for trial in trials),
         trials_total=total,
         current=CurrentTrial(
             id=live.pk,

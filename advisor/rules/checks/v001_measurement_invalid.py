@@ -42,7 +42,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
                 missing="A finished trial",
             )
         ]
-    findings = [f for trial in measured if (f := _finding(trial)) is not None]
+    findings = [f for trial in measured if (f := _finding(evidence, trial)) is not None]
     if findings:
         return findings
     count = len(measured)
@@ -64,7 +64,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     ]
 
 
-def _finding(trial: TrialEvidence) -> Finding | None:
+def _finding(evidence: StudyEvidence, trial: TrialEvidence) -> Finding | None:
     if trial.result is None:
         return None
     validity = trial.result.validity
@@ -74,6 +74,15 @@ def _finding(trial: TrialEvidence) -> Finding | None:
     lines.sort(key=lambda c: c.verdict != "invalid")
     items = tuple(_item(trial, line) for line in lines)
     name = f"trial {trial.ordinal} ({trial.title})"
+    again = evidence.repeat_of(trial)
+    if validity.verdict == "invalid" and again is not None:
+        return Finding(
+            rule_id=ID,
+            verdict=Verdict.INFORMATIVE,
+            title=f"{name[:1].upper()}{name[1:]} was invalid and is measured again as trial "
+            f"{again.ordinal}: {_lower(lines[0].message)}",
+            evidence=items,
+        )
     if validity.verdict == "invalid":
         return Finding(
             rule_id=ID,

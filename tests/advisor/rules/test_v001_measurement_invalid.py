@@ -73,3 +73,15 @@ def test_nothing_measured_is_not_applicable() -> None:
 @pytest.mark.parametrize(("check_id", "text"), [*REMEDIES.items(), ("note_1", FALLBACK)])
 def test_every_line_has_something_to_do(check_id: str, text: str) -> None:
     assert remedy(check_id) == text
+
+
+def test_a_measurement_that_was_repeated_no_longer_fails() -> None:
+    validity = make_validity("invalid", "Other processes used 70% of the processor")
+    bad = make_trial(make_baseline_result(), validity=validity, title="Current settings")
+    good = make_trial(make_baseline_result(), ordinal=2)
+    (finding,) = check(make_evidence(bad, good))
+    assert finding.verdict is Verdict.INFORMATIVE
+    assert finding.title == (
+        "Trial 1 (Current settings) was invalid and is measured again as trial 2: "
+        "other processes used 70% of the processor"
+    )

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.measures import baselines
 from advisor.presets import PRESETS
 from advisor.rules.engine import evaluate
 from advisor.studies.planner import Plan, next_trials, phase_of, plan, settings_text
@@ -24,6 +28,7 @@ from tests.builders import (
     make_variant,
     make_verification,
     make_workload,
+    trial_id,
 )
 
 CPU, GPU = make_device(), make_device("gpu")
@@ -336,3 +341,60 @@ def test_at_a_rate_the_arrivals_size_the_verification() -> None:
     (trial,) = following(*trials, spec=make_study_spec(workload=workload))
     assert isinstance(trial.config, VerifyConfig)
     assert trial.config.requests_per_run == 20
+
+
+# --- measuring again ---------------------------------------------------------------------------
+
+BUSY = make_validity("invalid", "Other processes used 70% of the processor", "other_cpu_load")
+WRONG = make_validity("invalid", "2 of 60 requests failed", "requests_completed")
+
+
+def again_of(trial, ordinal: int, **changes):  # type: ignore[no-untyped-def]
+    return replace(
+        trial,
+        ordinal=ordinal,
+        trial_id=trial_id(ordinal),
+        result=trial.result.model_copy(update={"validity": make_validity(), **changes}),
+    )
+
+
+def invalid(trial, validity=BUSY):  # type: ignore[no-untyped-def]
+    return replace(trial, result=trial.result.model_copy(update={"validity": validity}))
+
+
+def test_a_disturbed_measurement_is_taken_once_more() -> None:
+    first, variant = make_current(), invalid(make_variant())
+    (trial,) = following(first, variant)
+    assert (trial.role, trial.settings, trial.config) == (
+        "variant",
+        variant.settings,
+        variant.spec.config,
+    )
+    assert trial.reason == "Trial 3 is invalid: other processes used 70% of the processor."
+    (after,) = following(first, variant, again_of(variant, 4))
+    assert after.role == "verification"
+    twice = again_of(variant, 4, validity=BUSY)
+    assert following(first, variant, twice) == ()
+
+
+def test_the_current_settings_come_before_everything_else() -> None:
+    current, variant = invalid(make_current()), invalid(make_variant())
+    (trial,) = following(current, invalid(make_kv_trial()), variant)
+    assert trial.role == "current"
+    assert following(current, variant, again_of(current, 4, validity=BUSY)) == ()
+    better = again_of(current, 4)
+    assert [t.role for t in following(current, variant, better)] == ["variant"]
+    evidence = make_evidence(current, make_variant(), better)
+    assert evidence.current is better
+    assert [t.ordinal for t in baselines(evidence)] == [4, 3]
+
+
+def test_what_would_fail_again_is_not_repeated() -> None:
+    current = invalid(make_current(), WRONG)
+    assert following(current, make_variant()) == ()
+
+
+def test_repeats_keep_half_of_what_is_left_for_the_verification() -> None:
+    slow = replace(make_variant(), finished_at=make_variant().started_at + timedelta(seconds=500))
+    spec = make_study_spec(budget_s=1000)
+    assert following(make_current(), invalid(slow), spec=spec) == ()
