@@ -18,6 +18,7 @@ LONGER = {
     "output_tokens": {"mean": 48},
     "requests": 40,
 }
+ONE_TRIAL = {"budget_s": 15}  # holds the current settings alone
 
 
 def children_of_agent(installation: Installation) -> list[psutil.Process]:
@@ -34,7 +35,7 @@ def attempts(installation: Installation, study: dict) -> list[int]:
 
 
 def test_a_killed_agent_loses_its_trial_which_is_retried(installation: Installation) -> None:
-    study = installation.submit("agent killed", workload=LONGER)
+    study = installation.submit("agent killed", workload=LONGER, **ONE_TRIAL)
     installation.wait_measuring(study)
     children = children_of_agent(installation)
     assert children, "the trial runs in a process of its own"
@@ -48,9 +49,9 @@ def test_a_killed_agent_loses_its_trial_which_is_retried(installation: Installat
 
 
 def test_a_killed_broker_stops_no_study(installation: Installation) -> None:
-    study = installation.submit("broker killed")
+    study = installation.submit("broker killed", budget_s=60)
     installation.stack.kill("broker", signal.SIGKILL)
-    later = installation.submit("submitted without a broker")
+    later = installation.submit("submitted without a broker", **ONE_TRIAL)
     assert installation.wait_finished(study)["state"] == "finished"
     assert installation.wait_finished(later)["state"] == "finished"
     installation.stack.start("broker")
@@ -60,7 +61,7 @@ def test_a_killed_broker_stops_no_study(installation: Installation) -> None:
 def test_a_restarted_web_server_accepts_the_result_of_the_same_attempt(
     installation: Installation,
 ) -> None:
-    study = installation.submit("web restarted", workload=LONGER)
+    study = installation.submit("web restarted", workload=LONGER, **ONE_TRIAL)
     installation.wait_measuring(study)
     installation.stack.kill("web", signal.SIGTERM)
     time.sleep(3.0)
@@ -75,7 +76,7 @@ def test_a_restarted_web_server_accepts_the_result_of_the_same_attempt(
 def test_a_cancelled_study_stops_its_process_and_has_no_verdict(
     installation: Installation,
 ) -> None:
-    study = installation.submit("cancelled", workload=LONGER)
+    study = installation.submit("cancelled", workload=LONGER, **ONE_TRIAL)
     installation.wait_measuring(study)
     children = children_of_agent(installation)
     started = time.monotonic()
@@ -90,7 +91,7 @@ def test_a_cancelled_study_stops_its_process_and_has_no_verdict(
 def test_a_stopped_agent_gives_its_trial_back_and_no_attempt_is_lost(
     installation: Installation,
 ) -> None:
-    study = installation.submit("agent stopped", workload=LONGER)
+    study = installation.submit("agent stopped", workload=LONGER, **ONE_TRIAL)
     installation.wait_measuring(study)
     children = children_of_agent(installation)
     installation.stack.kill("agent", signal.SIGTERM)

@@ -276,6 +276,7 @@ def test_a_finished_study_carries_its_verdict_with_units(api: Client, org: Org) 
     assert answer["state"] == "finished"
     assert answer["progress"] == {
         "trials_done": 2,
+        "trials_succeeded": 2,
         "trials_total": 2,
         "current": None,
         "done_frac": 1.0,
