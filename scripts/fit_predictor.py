@@ -42,6 +42,7 @@ from advisor.estimates.models import resolve_model, shape_key
 from advisor.estimates.roofline import Roofline
 from advisor.estimates.rows import placement_of, read_parallelism, row_dtype, row_int
 from advisor.estimates.serving import (
+    BETWEEN,
     DOMAINS,
     INSIDE,
     NEAR,
@@ -286,15 +287,17 @@ def fit_target(
 
 
 def domain_data(table: Table, train: NDArray[np.int64]) -> dict[str, Any]:
-    """Measured range and number of points of every cell."""
+    """Measured range, token counts and number of points of every cell."""
     level = LEVELS.index("cell")
     index = table.groups[level][train]
-    boxes, counts = {}, {}
+    boxes, counts, lengths = {}, {}, {}
     for g in np.unique(index):
+        rows = (table.rows[i] for i in train[index == g])
+        lengths[table.names[level][g]] = sorted({row.features.lengths for row in rows})
         inside = table.position[train][index == g]
         boxes[table.names[level][g]] = [inside.min(0).tolist(), inside.max(0).tolist()]
         counts[table.names[level][g]] = len(inside)
-    return {"boxes": boxes, "counts": counts}
+    return {"boxes": boxes, "counts": counts, "lengths": lengths}
 
 
 class Fitter:
@@ -380,6 +383,92 @@ def held_out(fitter: Fitter, kind: str, seed: int) -> HeldOut:
     return HeldOut(kind, rows, domains, np.stack(sigma), {k: np.array(v) for k, v in error.items()})
 
 
+# --- prior scales ---
+
+# What a split counts for in the search: points like the measured ones come first.
+SPLIT_WEIGHT = {"random": 2.0, "model": 0.5, "gpu": 0.25, "shape": 0.4}
+
+
+def robust_weights(covariance: Array, y: Array, noise: float) -> Array:
+    """Weights of the points under Student-t errors at these scales."""
+    weight = np.ones(len(y))
+    for _ in range(3):
+        matrix = covariance.copy()
+        matrix[np.diag_indices(len(y))] += noise**2 / weight
+        residual = noise / weight * np.linalg.solve(matrix, y)
+        weight = 4 / (3 + residual**2)
+    return weight
+
+
+def search_loss(
+    covariance: Array,
+    y: Array,
+    noise: float,
+    weight: Array,
+    folds: dict[str, list[NDArray[np.int64]]],
+) -> float:
+    """Weighted held-out relative error over all splits, from one inverse.
+
+    Leaving a set out of a Gaussian model is closed form: its residuals are the solution of the
+    inverse's own block with the dual weights of the whole.
+    """
+    matrix = covariance.copy()
+    matrix[np.diag_indices(len(y))] += noise**2 / weight + 1e-6
+    inverse = np.linalg.inv(matrix)
+    dual = inverse @ y
+    loss = 0.0
+    for kind, parts in folds.items():
+        error = np.zeros(len(y))
+        for part in parts:
+            error[part] = np.linalg.solve(inverse[np.ix_(part, part)], dual[part])
+        # The shift of the point estimate is fitted later; its best constant stands in for it.
+        best = min(
+            float(np.mean(np.minimum(np.abs(np.exp(-error - shift) - 1), 1.5)))
+            for shift in np.linspace(0.0, 0.6, 13)
+        )
+        loss += SPLIT_WEIGHT[kind] * best
+    return loss
+
+
+def search_scales(
+    table: Table, name: str, hyper: dict[str, float], seconds: float, seed: int = 1
+) -> dict[str, float]:
+    """Random search over the prior scales of one target, from `hyper`, for `seconds`."""
+    everything = np.arange(len(table.rows))
+    theta = fit_floors(table.terms[name], table.seconds[name])
+    y = np.log(table.seconds[name] / np.maximum(table.terms[name] @ theta, 1e-4))
+    folds = {kind: [test for _, test in splits(table, kind, seed)] for kind in SPLIT_WEIGHT}
+    rng = np.random.default_rng(seed)
+
+    def build(scales: dict[str, float]) -> Array:
+        return kernel(table, scales, basis_of(table.position, scales["length"])(table.position))
+
+    def score(scales: dict[str, float], weight: Array) -> float:
+        return search_loss(build(scales), y, scales["noise"], weight, folds)
+
+    weight = robust_weights(build(hyper), y, hyper["noise"])
+    best, loss = dict(hyper), score(hyper, weight)
+    print(f"{name}: loss {loss:.4f} on {len(everything)} points", flush=True)
+    step = dict.fromkeys(hyper, 0.5)
+    ends, tries = time.monotonic() + seconds, 0
+    while time.monotonic() < ends:
+        keys = rng.choice(list(best), size=rng.integers(1, 4), replace=False)
+        trial = dict(best)
+        for key in keys:
+            trial[key] = float(np.clip(trial[key] * math.exp(rng.normal() * step[key]), 1e-3, 3.0))
+        found = score(trial, weight)
+        tries += 1
+        for key in keys:
+            step[key] = min(step[key] * 1.3, 1.0) if found < loss else max(step[key] * 0.9, 0.15)
+        if found < loss - 1e-5:
+            best, loss = trial, found
+        if tries % 30 == 0:
+            weight = robust_weights(build(best), y, best["noise"])
+            loss = score(best, weight)
+    print(f"{name}: loss {loss:.4f} after {tries} tries", flush=True)
+    return {key: round(value, 4) for key, value in best.items()}
+
+
 # --- intervals ---
 
 
@@ -424,6 +513,7 @@ def calibrate(
     """
     sources = {
         INSIDE: ("random",),
+        BETWEEN: ("shape",),
         NEAR: ("random", "shape", "gpu"),
         NEW_MODEL: ("model",),
         NEW_HARDWARE: ("gpu",),
@@ -546,10 +636,18 @@ def main() -> int:
     parser.add_argument("--measured", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--report", type=Path)
+    parser.add_argument(
+        "--tune", type=float, metavar="SECONDS", help="search the prior scales first"
+    )
     args = parser.parse_args()
     started = time.monotonic()
     hypers = json.loads(HYPER_FILE.read_text())
     table = as_table(load_measured(args.measured))
+    if args.tune:
+        hypers = {
+            name: search_scales(table, name, hyper, args.tune) for name, hyper in hypers.items()
+        }
+        HYPER_FILE.write_text(json.dumps(hypers, indent=1) + "\n")
     fitter = Fitter(table, hypers)
     everything = np.arange(len(table.rows))
     held = {kind: held_out(fitter, kind, seed=3) for kind in ("random", "model", "gpu", "shape")}

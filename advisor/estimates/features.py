@@ -68,6 +68,7 @@ class PointFeatures:
     prefill: StepFloor
     running: float  # sequences that fit in memory at once
     queue: float  # asked concurrency over what fits
+    lengths: str  # "isl/osl"
 
 
 LEVELS: tuple[str, ...] = (
@@ -193,6 +194,7 @@ def point_features(point: ServingPoint) -> PointFeatures:
         prefill=prefill,
         running=running,
         queue=asked / room,
+        lengths=f"{isl}/{osl}",
     )
 
 

@@ -19,7 +19,7 @@ from advisor.estimates.recalibrate import OwnMeasurement, recalibrate
 from advisor.estimates.roofline import Placement, Roofline
 from advisor.estimates.rows import MAX_CONCURRENCY, MAX_GPUS, MAX_TOKENS, RowError
 from advisor.estimates.serving import (
-    INSIDE,
+    BETWEEN,
     NEAR,
     NEW_HARDWARE,
     NEW_MODEL,
@@ -49,6 +49,7 @@ RAISED_FRACTION = 0.97
 # (median 2.8, 5 % to 95 % of rows 1.5 to 8.4), and the floor itself as the low end.
 _FLOOR_MIDDLE, _FLOOR_HIGH = 2.8, 8.4
 _DOMAIN_NOTES = {
+    BETWEEN: "between measured token counts: wider interval",
     NEAR: "near the measured points but not among them: wider interval",
     NEW_MODEL: "no measurement of this model: predicted from its shape, wide interval",
     NEW_HARDWARE: "no measurement on this GPU: predicted from its rates, wide interval",
@@ -340,7 +341,7 @@ def _times(request: EstimateRequest, roofline: Roofline) -> _Times:
         if changed.note:
             notes.append(changed.note)
     notes += _queue_notes(predicted, request)
-    domain = predicted.domain if in_domain or predicted.domain != INSIDE else NEAR
+    domain = NEAR if predicted.in_domain and not in_domain else predicted.domain
     return predicted.ttft_s, predicted.tpot_s, "calibrated", in_domain, domain, notes
 
 

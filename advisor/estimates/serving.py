@@ -26,15 +26,17 @@ from advisor.estimates.features import (
     point_features,
 )
 
-# Kinds of extrapolation, from interpolation outwards.
-INSIDE, NEAR, NEW_MODEL, NEW_HARDWARE, OUTSIDE = (
+# Kinds of extrapolation, from interpolation outwards. INSIDE: the cell and these token counts were
+# measured; BETWEEN: the cell was, at token counts around these.
+INSIDE, BETWEEN, NEAR, NEW_MODEL, NEW_HARDWARE, OUTSIDE = (
     "inside",
+    "between",
     "near",
     "new_model",
     "new_hardware",
     "outside",
 )
-DOMAINS = (INSIDE, NEAR, NEW_MODEL, NEW_HARDWARE, OUTSIDE)
+DOMAINS = (INSIDE, BETWEEN, NEAR, NEW_MODEL, NEW_HARDWARE, OUTSIDE)
 _LOCAL_LEVELS = ("cell", "engine_gpu_precision", "engine")
 _SIGMA_FEATURES = 9
 
@@ -69,7 +71,7 @@ class ServingPrediction:
 
     @property
     def in_domain(self) -> bool:
-        return self.domain == INSIDE
+        return self.domain in (INSIDE, BETWEEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class ServingModel:
     tpot: TargetModel
     boxes: dict[str, tuple[Vector, Vector]]  # cell -> least and greatest measured position
     counts: dict[str, int]  # cell -> measured points
+    lengths: dict[str, frozenset[str]]  # cell -> measured "isl/osl"
     provenance: dict[str, Any]
 
     def predict(self, point: ServingPoint) -> ServingPrediction | None:
@@ -140,7 +143,9 @@ class ServingModel:
             inside = np.all(features.position >= low - slack) and np.all(
                 features.position <= high + slack
             )
-            return INSIDE if inside else NEAR
+            if not inside:
+                return NEAR
+            return INSIDE if features.lengths in self.lengths[groups["cell"]] else BETWEEN
         if not known["gpu_precision"] and not known["gpu"]:
             return NEW_HARDWARE
         if not known["model"]:
@@ -228,6 +233,7 @@ def model_from_json(data: dict[str, Any]) -> ServingModel:
         tpot=_target(data["tpot"]),
         boxes={k: (np.array(low), np.array(high)) for k, (low, high) in data["boxes"].items()},
         counts=dict(data["counts"]),
+        lengths={cell: frozenset(pairs) for cell, pairs in data["lengths"].items()},
         provenance=dict(data["provenance"]),
     )
 

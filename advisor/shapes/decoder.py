@@ -123,16 +123,17 @@ def layer_kinds(fields: Fields, traits: Traits, dims: Dims) -> list[str]:
     return ["full" if (i + 1) % pattern == 0 else "sliding" for i in range(dims.layers)]
 
 
-def _kind(fields: Fields, name: object) -> str:
+def _kind(fields: Fields, entry: object) -> str:
+    name = entry if isinstance(entry, str) else ""
     if name in _FULL:
         return "full"
     if name in _LINEAR:
         return "linear"
     if name in _WINDOWED:
-        return "chunked" if "chunked" in str(name) else "sliding"
+        return "chunked" if "chunked" in name else "sliding"
     raise fields.error(
         "layer_types",
-        f"holds {str(name)[:40]!r}; known are full_attention, sliding_attention, "
+        f"holds {str(entry)[:40]!r}; known are full_attention, sliding_attention, "
         "chunked_attention and linear_attention",
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,22 @@ def test_a_huge_integer_does_not_stop_the_parser() -> None:
     assert caught.value.field == "hidden_size"
 
 
+@pytest.mark.parametrize("entry", [[], {}, None, 7, ["full_attention"]])
+def test_a_layer_type_that_is_no_text_is_refused_by_its_key(entry: Any) -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "vocab_size": 10,
+        "intermediate_size": 64,
+        "layer_types": [entry],
+    }
+    with pytest.raises(ShapeError) as caught:
+        shape_from_config(config)
+    assert caught.value.field == "layer_types"
+
+
 def test_a_folder_without_a_config_and_a_missing_path_are_named(tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match=r"without a config\.json"):
         read_config(tmp_path)
@@ -55,10 +70,8 @@ def test_a_200_megabyte_file_is_refused_without_reading_it(tmp_path: Path) -> No
     big = tmp_path / "model.safetensors"
     with big.open("wb") as handle:
         handle.truncate(200_000_000)
-    started = time.perf_counter()
     with pytest.raises(ShapeError, match="over the limit"):
         read_config(big)
-    assert time.perf_counter() - started < 1.0
 
 
 def test_companions_of_a_model_folder_are_merged(tmp_path: Path) -> None:
