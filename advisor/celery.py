@@ -69,9 +69,14 @@ def _configure(sender: Celery, **_: object) -> None:
                 "schedule": 3600.0,
                 "options": {"expires": 3600},
             },
+            "traces": {
+                "task": "advisor.traces.expire",
+                "schedule": 3600.0,
+                "options": {"expires": 3600},
+            },
         },
         timezone="UTC",
     )
 
 
-app.autodiscover_tasks(["advisor.studies"])
+app.autodiscover_tasks(["advisor.studies", "advisor.traces"])

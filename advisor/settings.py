@@ -21,6 +21,7 @@ environ.Env.read_env(BASE_DIR / ".env")
 DATA_DIR = Path(env.str("ADVISOR_DATA_DIR", str(BASE_DIR / "var"))).resolve()
 DATA_DIR.mkdir(parents=True, exist_ok=True)
 ARTIFACT_DIR = DATA_DIR / "artifacts"
+TRACE_DIR = DATA_DIR / "traces"
 
 VERSION = __version__
 PUBLIC_URL = env.str("ADVISOR_PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
@@ -55,6 +56,7 @@ INSTALLED_APPS = [
     "advisor.accounts",
     "advisor.fleet",
     "advisor.studies",
+    "advisor.traces",
     "advisor.pages",
     "advisor.api",
     "advisor.ops",
@@ -191,6 +193,17 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
 DATA_UPLOAD_MAX_NUMBER_FILES = 5
 MODEL_CONFIG_MAX_BYTES = 1_000_000
 AGENT_BODY_MAX_BYTES = 32 * 1024 * 1024
+
+# Traces: one file, and an organisation's scrubbed copies together. 0 days keeps them for good.
+TRACE_MAX_BYTES = env.int("ADVISOR_TRACE_MAX_MIB", 1024) << 20
+TRACE_ORG_MAX_BYTES = env.int("ADVISOR_TRACE_ORG_MAX_MIB", 10 * 1024) << 20
+TRACE_ORG_MAX_COUNT = env.int("ADVISOR_TRACE_ORG_MAX_COUNT", 500)
+TRACE_KEEP_DAYS = env.int("ADVISOR_TRACE_KEEP_DAYS", 30)
+FILE_UPLOAD_HANDLERS = [
+    "advisor.traces.uploads.SizeLimitHandler",
+    "django.core.files.uploadhandler.MemoryFileUploadHandler",
+    "django.core.files.uploadhandler.TemporaryFileUploadHandler",
+]
 
 # --- static files ------------------------------------------------------------------------------
 

@@ -102,6 +102,7 @@ def _quick_and_alone(settings: Any, tmp_path: Any) -> Iterator[None]:
     settings.REDIS_URL = "memory://"
     settings.STATIC_ROOT = tmp_path
     settings.ARTIFACT_DIR = tmp_path / "artifacts"
+    settings.TRACE_DIR = tmp_path / "traces"
     cache.clear()
     yield
     cache.clear()

@@ -6,8 +6,12 @@ inside come from `tests.builders`.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+import tempfile
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from django.utils import timezone
@@ -19,6 +23,9 @@ from advisor.fleet.models import Agent
 from advisor.rules.rule import EvidenceItem, Finding, Verdict
 from advisor.studies.models import Attempt, FindingRow, Result, Study, Trial
 from advisor.studies.states import AttemptEnd, StudyState, TrialState
+from advisor.traces.models import Trace
+from advisor.traces.services import stored_path
+from gpuagent.traces.analyse import analyse_file
 from gpuagent.wire import (
     WIRE_VERSION,
     AgentHello,
@@ -27,6 +34,7 @@ from gpuagent.wire import (
     StudySpec,
 )
 from tests import builders
+from tests.gpuagent.traces.make import launch_bound
 
 _count = itertools.count(1)
 
@@ -207,3 +215,32 @@ def create_finding(study: Study, *, trial_id: str | None = None, **fields: Any) 
         verdict=finding.verdict,
         payload=finding.model_dump(mode="json"),
     )
+
+
+# --- traces ------------------------------------------------------------------------------------
+
+
+def create_trace(org: Org, document: dict[str, Any] | None = None, **fields: Any) -> Trace:
+    """An analysed trace with its file, without a child process. `document`: Kineto JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        path.write_text(json.dumps(document or launch_bound().document()))
+        report = analyse_file(path).as_dict()
+        content = path.read_bytes()
+    trace = Trace.objects.create(
+        org=org,
+        name=fields.pop("name", "decode.json"),
+        format="kineto",
+        upload_bytes=len(content),
+        stored_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        bottleneck=report["verdict"]["class"],
+        sentence=report["verdict"]["sentence"],
+        report_json=json.loads(json.dumps(report, default=float)),
+        analysis_s=0.5,
+        **fields,
+    )
+    target = stored_path(trace)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    return trace

@@ -39,18 +39,23 @@ class StillRunning(Conflict):
 
 
 def once(
-    request: Request, prepare: Callable[[], Work], *, never_stored: tuple[str, ...] = ()
+    request: Request,
+    prepare: Callable[[], Work],
+    *,
+    never_stored: tuple[str, ...] = (),
+    body_sha256: str | None = None,
 ) -> Response:
     """Answer a POST at most once per key; without the header simply answer it.
 
     prepare: checks the request and returns the work. It runs before the transaction, so that a
     slow check (the model hub) holds no lock; the work itself runs inside.
     never_stored: keys of the answer that are null in a repeat, such as a secret.
+    body_sha256: what tells two bodies apart where the body is a file and not JSON.
     """
     key = request.headers.get(HEADER)
     if key is None:
         return prepare()()
-    row, stored = _take(request, _checked(key))
+    row, stored = _take(request, _checked(key), body_sha256)
     if stored is not None:
         return stored
     try:
@@ -64,11 +69,13 @@ def once(
     return response
 
 
-def _take(request: Request, key: str) -> tuple[IdempotencyKey, Response | None]:
+def _take(
+    request: Request, key: str, body_sha256: str | None
+) -> tuple[IdempotencyKey, Response | None]:
     """Reserve the key for this request, or return the answer that is stored under it."""
     auth = auth_of(request)
     now = timezone.now()
-    digest = _digest(request)
+    digest = _digest(request, body_sha256)
     rows = IdempotencyKey.objects.filter(org=auth.org, actor=f"user {auth.membership.user_id}")
     rows.filter(created_at__lt=now - KEPT_FOR).delete()
     try:
@@ -122,9 +129,9 @@ def _replay(row: IdempotencyKey) -> Response:
     return Response(stored.get("body"), status=row.status, headers=headers)
 
 
-def _digest(request: Request) -> str:
+def _digest(request: Request, body_sha256: str | None) -> str:
     """Over the path and the parsed body, so that white space and key order do not matter."""
-    body = json.dumps(request.data, sort_keys=True, separators=(",", ":"))
+    body = body_sha256 or json.dumps(request.data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(f"{request.path}\n{body}".encode()).hexdigest()
 
 

@@ -16,6 +16,7 @@ from advisor.api.views import (
     rules,
     studies,
     tokens,
+    traces,
     trials,
 )
 
@@ -31,6 +32,10 @@ v1 = [
     ),
     path("studies/<uuid:study_id>/report", reports.StudyReport.as_view(), name="api-study-report"),
     path("trials/<uuid:trial_id>", trials.TrialDetail.as_view(), name="api-trial"),
+    path("traces", traces.TraceList.as_view(), name="api-traces"),
+    path("traces/<uuid:trace_id>", traces.TraceDetail.as_view(), name="api-trace"),
+    path("traces/<uuid:trace_id>/compare", traces.TraceCompare.as_view(), name="api-trace-compare"),
+    path("traces/<uuid:trace_id>/file", traces.TraceFile.as_view(), name="api-trace-file"),
     path("agents", agents.AgentList.as_view(), name="api-agents"),
     path("agents/<slug:slug>", agents.AgentDetail.as_view(), name="api-agent"),
     path("agents/<slug:slug>/drain", agents.AgentDrain.as_view(), name="api-agent-drain"),

@@ -15,6 +15,7 @@ from advisor.cli.errors import CliError
 from gpuagent.traces.analyse import analyse_file
 from gpuagent.traces.compare import Comparison, Difference, compare
 from gpuagent.traces.errors import TraceError
+from gpuagent.traces.idle import CAUSE_LABELS
 from gpuagent.traces.kernel_names import CLASS_LABELS
 from gpuagent.traces.report import TraceReport
 from gpuagent.traces.units import pct, seconds
@@ -22,17 +23,6 @@ from gpuagent.traces.units import pct, seconds
 HELP = "Say what limits the GPU in a profiler trace."
 
 _TOP_KERNELS = 10
-_CAUSE_LABELS = {
-    "sync": "host waits for the GPU",
-    "host_launch": "host launches late",
-    "step_border": "between steps",
-    "allocation": "allocation and code loading",
-    "transfer": "host copies",
-    "communication": "waits for peers",
-    "kernel_gap": "between queued kernels",
-    "profiler": "profiler overhead",
-    "unattributed": "no recorded cause",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +107,7 @@ def _idle_text(report: TraceReport) -> list[str]:
         return []
     ranked = sorted(causes.items(), key=lambda item: -item[1])
     return ["", "Idle, share of the window"] + [
-        f"  {pct(share):>8}  {_CAUSE_LABELS[name]}" for name, share in ranked
+        f"  {pct(share):>8}  {CAUSE_LABELS[name]}" for name, share in ranked
     ]
 
 

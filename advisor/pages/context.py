@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 NAV = (
     ("studies", _("Studies"), ("studies", "study", "trial")),
+    ("traces", _("Traces"), ("trace",)),
     ("agents", _("Agents"), ("agent",)),
     ("rules", _("Rules"), ("rule",)),
     ("organisation", _("Organisation"), ("organisation", "token", "member")),

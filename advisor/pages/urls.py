@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from advisor.pages.views import agents, organisation, rules, studies, study_new, trials
+from advisor.pages.views import agents, organisation, rules, studies, study_new, traces, trials
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="studies"), name="home"),
@@ -19,6 +19,11 @@ urlpatterns = [
         name="study-report",
     ),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
+    path("traces/", traces.trace_list, name="traces"),
+    path("traces/upload/", traces.trace_upload, name="trace-upload"),
+    path("traces/<uuid:trace_id>/", traces.trace_detail, name="trace"),
+    path("traces/<uuid:trace_id>/compare/", traces.trace_compare_view, name="trace-compare"),
+    path("traces/<uuid:trace_id>/delete/", traces.trace_delete_view, name="trace-delete"),
     path("agents/", agents.agent_list, name="agents"),
     path("agents/add/", agents.agent_add, name="agent-add"),
     path("agents/<slug:slug>/drain/", agents.agent_drain_view, name="agent-drain"),

@@ -29,6 +29,17 @@ CAUSES = (
     "profiler",
     "unattributed",
 )
+CAUSE_LABELS: dict[str, str] = {
+    "sync": "host waits for the GPU",
+    "host_launch": "host launches late",
+    "step_border": "between steps",
+    "allocation": "allocation and code loading",
+    "transfer": "host copies",
+    "communication": "waits for peers",
+    "kernel_gap": "between queued kernels",
+    "profiler": "profiler overhead",
+    "unattributed": "no recorded cause",
+}
 I64 = NDArray[np.int64]
 _CHUNK = 65_536
 _COPY_GROUPS = [GROUPS.index(name) for name in COPYING]

@@ -21,9 +21,7 @@ def read_trace(path: Path, limits: Limits | None = None) -> Trace | Summary:
     """The file as a timeline or, for nsys stats tables, a summary. Raises TraceError."""
     bounds = limits or Limits()
     first = head(path)
-    name = path.name.lower()
-    if name.endswith(_REPORTS):
-        raise TraceError("nsys_report", _export_command(path.name))
+    refuse_name(path.name)
     if not first:
         raise TraceError("empty", f"{path.name} is empty.")
     if first.startswith(SQLITE_MAGIC):
@@ -38,6 +36,12 @@ def read_trace(path: Path, limits: Limits | None = None) -> Trace | Summary:
     if b"\x00" not in opened and is_stats_start(opened.decode("utf-8", errors="replace")):
         return read_nsys_stats(path, bounds)
     raise TraceError("unknown_format", f"The format is not known. Accepted: {ACCEPTED}.")
+
+
+def refuse_name(name: str) -> None:
+    """Raise for files whose name alone tells that they are no export."""
+    if name.lower().endswith(_REPORTS):
+        raise TraceError("nsys_report", _export_command(name))
 
 
 def refuse_known(first: bytes) -> None:

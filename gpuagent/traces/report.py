@@ -6,12 +6,12 @@ never 0, and `reliability` says why.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gpuagent.traces.findings import Finding
 from gpuagent.traces.reliability import Caveat
-from gpuagent.traces.verdict import Verdict
+from gpuagent.traces.verdict import Evidence, Verdict
 
 REPORT_VERSION = 1
 
@@ -96,6 +96,29 @@ class TraceReport:
             "timeline": self.timeline,
             "denominators": DENOMINATORS,
         }
+
+
+_TUPLES = ("top_kernels", "devices", "class_table", "copies", "phases", "fusion", "variance")
+
+
+def report_from_dict(table: dict[str, Any]) -> TraceReport:
+    """The typed report of what `as_dict` gave, as stored or sent."""
+    values = {field.name: table[field.name] for field in fields(TraceReport)}
+    values |= {name: tuple(table[name]) for name in _TUPLES}
+    verdict = {k: v for k, v in table["verdict"].items() if k not in ("class", "label")}
+    verdict |= {"bottleneck": table["verdict"]["class"], "evidence": _evidence(table["verdict"])}
+    values["verdict"] = Verdict(**verdict)
+    values["reliability"] = tuple(
+        Caveat(**{**row, "affects": tuple(row["affects"])}) for row in table["reliability"]
+    )
+    values["findings"] = tuple(
+        Finding(**{**row, "evidence": _evidence(row)}) for row in table["findings"]
+    )
+    return TraceReport(**values)
+
+
+def _evidence(row: dict[str, Any]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(**item) for item in row["evidence"])
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

@@ -77,3 +77,23 @@ for (const radio of document.querySelectorAll("[data-preset]")) {
     }
   });
 }
+
+// An upload: the chosen or dropped file's name in the button, and a word while the server reads it.
+for (const form of document.querySelectorAll("[data-drop]")) {
+  const input = form.querySelector("input[type=file]");
+  const name = form.querySelector("[data-drop-name]");
+  const empty = name.textContent;
+  input.addEventListener("change", () => { name.textContent = input.files[0]?.name ?? empty; });
+  form.addEventListener("dragover", (event) => event.preventDefault());
+  form.addEventListener("drop", (event) => {
+    event.preventDefault();
+    if (!event.dataTransfer.files.length) return;
+    input.files = event.dataTransfer.files;
+    input.dispatchEvent(new Event("change"));
+  });
+  form.addEventListener("submit", () => {
+    const button = form.querySelector("[data-busy]");
+    button.textContent = button.dataset.busy;
+    button.disabled = true;
+  });
+}

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 import pytest
 from django.apps import apps
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import transaction
 from django.db.models import Model
 from django.http import HttpResponse
@@ -63,13 +64,14 @@ class Route:
     """One line of the table: method -> access, and what goes into the path and the body.
 
     own: the path names an object, which exists for its own organisation only.
-    body: keyed by method; a name of `World` or a value.
+    body: keyed by method; a name of `World` or a value. query: what follows the path.
     """
 
     methods: dict[str, Access]
     own: bool = False
     args: dict[str, Any] = field(default_factory=dict)
     bodies: dict[str, Any] = field(default_factory=dict)
+    query: str = ""
 
 
 FILE = b"bytes of an announced file"
@@ -92,6 +94,10 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/findings": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/report": one(READ, own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
+    "api/v1/traces": Route({"GET": READ, "POST": WRITE}, bodies={"POST": "upload"}),
+    "api/v1/traces/<uuid:trace_id>": Route({"GET": READ, "DELETE": WRITE}, own=True),
+    "api/v1/traces/<uuid:trace_id>/compare": one(READ, own=True),
+    "api/v1/traces/<uuid:trace_id>/file": one(READ, own=True),
     "api/v1/agents": one(READ),
     "api/v1/agents/<slug:slug>": one(READ, own=True),
     "api/v1/agents/<slug:slug>/drain": one(MANAGE, "POST", own=True),
@@ -150,6 +156,11 @@ ROUTES: dict[str, Route] = {
     "studies/<uuid:study_id>/cancel/": one(WRITE, "POST", own=True),
     "studies/<uuid:study_id>/report.<slug:suffix>": one(READ, own=True, args={"suffix": "html"}),
     "trials/<uuid:trial_id>/": one(READ, own=True),
+    "traces/": one(READ),
+    "traces/upload/": one(WRITE, "POST", bodies={"POST": "upload"}),
+    "traces/<uuid:trace_id>/": one(READ, own=True),
+    "traces/<uuid:trace_id>/compare/": one(READ, own=True, query="?before={trace_id}"),
+    "traces/<uuid:trace_id>/delete/": one(WRITE, "POST", own=True),
     "agents/": one(READ),
     "agents/add/": one(MANAGE, "POST"),
     "agents/<slug:slug>/drain/": one(MANAGE, "POST", own=True),
@@ -220,6 +231,11 @@ class World:
         return spec.model_dump(mode="json")
 
     @property
+    def upload(self) -> dict[str, Any]:
+        """A form whose file no reader takes: it is refused without a child process."""
+        return {"file": SimpleUploadedFile("report.nsys-rep", b"whatever")}
+
+    @property
     def study_form(self) -> dict[str, Any]:
         return {"name": "Mine", "agent": self.agent.slug, "action": "start"}
 
@@ -274,6 +290,7 @@ def world(db: None) -> World:
     factories.create_trial(study, builders.make_trial(builders.make_baseline_result(n_requests=5)))
     factories.create_finding(study, title=f"Finding {MARK}")
     trial, lease = _running(study, agent)
+    trace = factories.create_trace(org, name=f"{MARK}.json", trial=trial)
     token, _ = factories.create_token(org, owner, name=f"token {MARK}")
     registration = secrets.new_secret("tar")
     RegistrationToken.objects.create(
@@ -302,6 +319,7 @@ def world(db: None) -> World:
         path={
             "study_id": study.pk,
             "trial_id": trial.pk,
+            "trace_id": trace.pk,
             "slug": agent.slug,
             "token_id": token.pk,
             "epoch": 1,
@@ -535,6 +553,9 @@ def send(world: World, client: Client, route: str, entry: Route, method: str) ->
         body = getattr(world, body)
     path = address(world, route)
     headers = {"X-Agent-Wire": str(WIRE_VERSION)}
+    path += entry.query.format(**world.path)
+    if route.endswith("traces") and method == "POST":
+        return client.post(path, body, headers=headers)
     if isinstance(body, bytes):
         kind = "application/octet-stream"
         return client.generic(method, path, body, content_type=kind, headers=headers)
@@ -568,7 +589,7 @@ def _told(response: HttpResponse, sent: Sequence[str]) -> str:
 
 # --- the rows of an organisation ----------------------------------------------------------------
 
-APPS = ("accounts", "fleet", "studies")
+APPS = ("accounts", "fleet", "studies", "traces")
 SHARED_MODELS = {"SweepState"}
 """Models of the installation, which hold nothing of any organisation."""
 

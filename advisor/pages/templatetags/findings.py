@@ -38,8 +38,12 @@ def get(mapping: dict[str, int], key: str) -> int | str:
 @register.filter
 def figure_json(chart: Chart) -> SafeString:
     """The figure as JSON that is safe inside a script element."""
-    text = json.dumps(chart.figure, separators=(",", ":"), allow_nan=False)
-    return mark_safe(text.translate(_ESCAPES))  # noqa: S308 - escaped above, as json_script does
+    return escape_json(json.dumps(chart.figure, separators=(",", ":"), allow_nan=False))
+
+
+def escape_json(text: str) -> SafeString:
+    """JSON whose characters cannot end the script element around it."""
+    return mark_safe(text.translate(_ESCAPES))  # noqa: S308 - escaped here, as json_script does
 
 
 @register.filter

@@ -36,6 +36,10 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/studies/{study_id}/trials",
         "/api/v1/tokens",
         "/api/v1/tokens/{token_id}",
+        "/api/v1/traces",
+        "/api/v1/traces/{trace_id}",
+        "/api/v1/traces/{trace_id}/compare",
+        "/api/v1/traces/{trace_id}/file",
         "/api/v1/trials/{trial_id}",
     }
 

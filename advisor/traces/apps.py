@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class TracesConfig(AppConfig):
+    name = "advisor.traces"
