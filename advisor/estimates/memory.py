@@ -7,6 +7,7 @@ KV figures separate what the arithmetic needs from what the engine version reser
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -135,10 +136,8 @@ def runtime_overhead(gpu: GpuSpec, *, tp: int) -> Band:
     return Band(round(value), round(0.6 * value), round(2.2 * value), "driver context and NCCL")
 
 
-def reserved_bytes_per_token(
-    shape: ModelShape, *, kv_itemsize: float, engine: str, version: str = ""
-) -> int:
-    """Bytes per token that the engine version sets aside, over all GPUs.
+def reserved_bytes_per_token(shape: ModelShape, *, kv_itemsize: float, engine: str) -> int:
+    """Bytes per token that the engine sets aside for a growing sequence, over all GPUs.
 
     vLLM and SGLang page every attention layer alike, window or not (vLLM log for gpt-oss-120b:
     5.38 GiB = 78,384 tokens, all 36 layers); transformers' hybrid cache stops at the window.
@@ -146,6 +145,18 @@ def reserved_bytes_per_token(
     if engine == "transformers":
         return shape.kv_bytes_per_token_growing(kv_itemsize)
     return shape.kv_bytes_per_token(kv_itemsize)
+
+
+def frees_window_blocks(engine: str, version: str) -> bool:
+    """Whether blocks behind a sliding window are given back in models that also have full layers.
+
+    vLLM kept them until its hybrid cache manager (pull request 14097 says so; design document of
+    0.10.1). An unknown version is read as a current one.
+    """
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    if engine != "vllm" or found is None:
+        return True
+    return (int(found[1]), int(found[2])) >= (0, 10)
 
 
 def kv_tokens_in(kv_bytes: int, per_token_per_gpu: float) -> int:
@@ -184,15 +195,14 @@ def plan_memory(
 
     available = left(act.value, graphs.value, runtime.value)
     split = roofline.kv_shard() if not place.attention_dp else 1.0
-    reserved = reserved_bytes_per_token(
-        shape, kv_itemsize=item, engine=engine, version=engine_version
-    )
+    reserved = reserved_bytes_per_token(shape, kv_itemsize=item, engine=engine)
+    frees = frees_window_blocks(engine, engine_version)
     # Under attention data parallelism each GPU serves its own sequences with a whole cache line.
     copies = place.gpus if place.attention_dp else 1
     state = math.ceil(shape.state_bytes_per_seq(2) / (1 if place.attention_dp else tp))
 
     def per_sequence(tokens: int) -> float:
-        needed = shape.kv_bytes_for(tokens, item)
+        needed = shape.kv_bytes_for(tokens, item) if frees else reserved * tokens
         if engine != "transformers":
             needed = max(needed, reserved * min(tokens, BLOCK_TOKENS))
         return needed * split + state

@@ -7,16 +7,19 @@ replaces the published interval as they become many.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from advisor.estimates.features import ServingPoint
-from advisor.estimates.serving import Interval, ServingModel, ServingPrediction
+from advisor.estimates.serving import Interval
 
 # One own point moves the prediction by two thirds of what it shows; run-to-run noise is 5 %.
 SHRINK = 0.5
 _Z90 = 1.645
 _NOISE = 0.05
+
+Times = tuple[Interval, Interval]
+"""TTFT and TPOT of a point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +33,53 @@ class OwnMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Recalibrated:
-    """A corrected prediction and the sentence that says so."""
+    """Corrected times and the sentence that says so; `points` 0 and no note without usable ones."""
 
-    prediction: ServingPrediction
+    times: Times
     points: int
     note: str
 
 
 def recalibrate(
-    prediction: ServingPrediction, own: Sequence[OwnMeasurement], model: ServingModel
+    point: ServingPoint,
+    times: Times,
+    own: Sequence[OwnMeasurement],
+    predict: Callable[[ServingPoint], Times],
 ) -> Recalibrated:
-    """`prediction` corrected by own points of the same hardware; unchanged without usable ones."""
-    residuals: dict[str, list[float]] = {"ttft": [], "tpot": []}
-    for item in own:
-        predicted = model.predict(item.point)
-        if predicted is None:
-            continue
-        for name, measured, fitted in (
-            ("ttft", item.ttft_s, predicted.ttft_s.value),
-            ("tpot", item.tpot_s, predicted.tpot_s.value),
-        ):
-            if measured is not None and measured > 0:
-                residuals[name].append(math.log(measured / fitted))
-    count = max(len(values) for values in residuals.values())
+    """`times` of `point` corrected by own points on the same GPU and engine.
+
+    Points of the same model alone count where there are any. `predict` gives what was predicted
+    for an own point without this correction.
+    """
+    usable = [item for item in own if _same_machine(item.point, point)]
+    same = [item for item in usable if item.point.model == point.model]
+    ttft, tpot = [], []
+    for item in same or usable:
+        expected = predict(item.point)
+        ttft += _residual(item.ttft_s, expected[0])
+        tpot += _residual(item.tpot_s, expected[1])
+    count = max(len(ttft), len(tpot))
     if count == 0:
-        return Recalibrated(prediction, 0, "")
-    changed = replace(
-        prediction,
-        ttft_s=_corrected(prediction.ttft_s, residuals["ttft"]),
-        tpot_s=_corrected(prediction.tpot_s, residuals["tpot"]),
-    )
-    tpot = math.exp(sum(residuals["tpot"]) / max(len(residuals["tpot"]), 1)) - 1
+        return Recalibrated(times, 0, "")
+    corrected = (_corrected(times[0], ttft), _corrected(times[1], tpot))
+    name, shown = ("TPOT", tpot) if tpot else ("TTFT", ttft)
+    off = math.exp(sum(shown) / len(shown)) - 1
+    which = "of this model" if same else "of other models"
     note = (
-        f"recalibrated on {count} own measurement{'s' if count > 1 else ''} on this hardware: "
-        f"measured TPOT was {tpot:+.0%} against the published fit"
+        f"recalibrated on {count} own measurement{'s' if count > 1 else ''} {which} on this "
+        f"hardware: measured {name} was {off:+.0%} against the prediction without them"
     )
-    return Recalibrated(changed, count, note)
+    return Recalibrated(corrected, count, note)
+
+
+def _same_machine(a: ServingPoint, b: ServingPoint) -> bool:
+    return a.engine == b.engine and a.roofline.place.gpu.name == b.roofline.place.gpu.name
+
+
+def _residual(measured: float | None, expected: Interval) -> list[float]:
+    if measured is None or not measured > 0:
+        return []
+    return [math.log(measured / expected.value)]
 
 
 def _corrected(interval: Interval, residuals: Sequence[float]) -> Interval:

@@ -15,7 +15,7 @@ from advisor.estimates.cost import TokenCost, token_cost
 from advisor.estimates.features import Load, ServingPoint
 from advisor.estimates.memory import MemoryPlan, plan_memory, smallest_tp, tp_problem
 from advisor.estimates.models import ResolvedModel, shape_key
-from advisor.estimates.recalibrate import OwnMeasurement, recalibrate
+from advisor.estimates.recalibrate import OwnMeasurement, Times, recalibrate
 from advisor.estimates.roofline import Placement, Roofline
 from advisor.estimates.rows import MAX_CONCURRENCY, MAX_GPUS, MAX_TOKENS, RowError
 from advisor.estimates.serving import (
@@ -321,43 +321,52 @@ def _times(request: EstimateRequest, roofline: Roofline) -> _Times:
     point = ServingPoint(
         roofline, request.engine, request.engine_version, load, shape_key(roofline.shape)
     )
-    predicted = None
-    if request.gpu.vendor != "CPU":
-        predicted = serving_model().predict(point)
+    predicted = _predicted(point)
+    times = _point_times(point, predicted)
+    own = recalibrate(point, times, request.own, _point_times)
+    ttft, tpot = own.times
+    notes = [own.note] if own.points else []
     if predicted is None:
-        return _floor_times(request, roofline)
-    notes: list[str] = []
+        if own.points:
+            return ttft, tpot, "calibrated", False, "roofline", notes
+        note = (
+            f"no measurements of {request.engine} on {request.gpu.name}: times come from the "
+            "roofline alone; the low end is the physical floor"
+        )
+        return ttft, tpot, "roofline", False, "roofline", [note]
     in_domain = predicted.in_domain
-    if note := _DOMAIN_NOTES.get(predicted.domain):
+    if note := _DOMAIN_NOTES.get(predicted.domain, ""):
         notes.append(note)
     if request.pp > 1:
         in_domain = False
         notes.append("pipeline parallelism was not among the measured points")
     if not roofline.shape.known:
         in_domain = False
-    if request.own:
-        changed = recalibrate(predicted, request.own, serving_model())
-        predicted = changed.prediction
-        if changed.note:
-            notes.append(changed.note)
     notes += _queue_notes(predicted, request)
     domain = NEAR if predicted.in_domain and not in_domain else predicted.domain
-    return predicted.ttft_s, predicted.tpot_s, "calibrated", in_domain, domain, notes
+    return ttft, tpot, "calibrated", in_domain, domain, notes
 
 
-def _floor_times(request: EstimateRequest, roofline: Roofline) -> _Times:
-    step = roofline.decode(request.concurrency, request.isl + request.osl / 2)
-    prefill = roofline.prefill(request.isl)
-    mixed = step.bound_s + prefill.bound_s * request.concurrency / request.osl
+def _predicted(point: ServingPoint) -> ServingPrediction | None:
+    if point.roofline.place.gpu.vendor == "CPU":
+        return None
+    return serving_model().predict(point)
+
+
+def _point_times(point: ServingPoint, predicted: ServingPrediction | None = None) -> Times:
+    """TTFT and TPOT of a point: calibrated where its engine was measured, else from the floor."""
+    predicted = predicted or _predicted(point)
+    if predicted is not None:
+        return predicted.ttft_s, predicted.tpot_s
+    load = point.load
+    step = point.roofline.decode(load.concurrency, load.isl + load.osl / 2)
+    prefill = point.roofline.prefill(load.isl)
+    mixed = step.bound_s + prefill.bound_s * load.concurrency / load.osl
 
     def band(floor: float) -> Interval:
         return Interval(floor * _FLOOR_MIDDLE, floor, floor * _FLOOR_HIGH)
 
-    note = (
-        f"no measurements of {request.engine} on {request.gpu.name}: times come from the roofline "
-        "alone; the low end is the physical floor"
-    )
-    return band(prefill.bound_s), band(mixed), "roofline", False, "roofline", [note]
+    return band(prefill.bound_s), band(mixed)
 
 
 def _queue_notes(predicted: ServingPrediction, request: EstimateRequest) -> list[str]:

@@ -16,10 +16,8 @@ from advisor.catalog import find_gpu
 from advisor.estimates.features import Load, ServingPoint
 from advisor.estimates.models import resolve_model, shape_key
 from advisor.estimates.recalibrate import OwnMeasurement
-from advisor.estimates.roofline import Placement, Roofline
 from advisor.estimates.rows import RowError, read_parallelism
 from advisor.estimates.service import ENGINES, EstimateRequest, estimate, estimate_at_rate
-from advisor.estimates.serving import serving_model
 from advisor.shapes import ShapeError
 
 KEYS = [
@@ -137,23 +135,51 @@ def test_the_organisations_price_changes_the_cost_in_proportion() -> None:
     assert double.value == pytest.approx(2 * base.value)
 
 
-def test_own_measurements_move_the_prediction_and_are_mentioned() -> None:
-    plain = estimate(request())
-    assert plain.tpot_s is not None
-    place = Placement(find_gpu("H100 SXM"), gpus=2, tp=2)
-    model = resolve_model("Qwen/Qwen3-32B").shape
-    own = []
+def own_points(
+    factor: float, *, gpu: str = "H100 SXM", engine: str = "vllm", model: str = "Qwen/Qwen3-32B"
+) -> tuple[OwnMeasurement, ...]:
+    """Own TPOT at four loads, `factor` times what is predicted."""
+    found = []
     for concurrency in (8, 16, 32, 64):
-        load = Load(1024, 512, concurrency)
-        point = ServingPoint(Roofline(model, place), "vllm", "", load, shape_key(model))
-        predicted = serving_model().predict(point)
-        assert predicted is not None
-        own.append(OwnMeasurement(point, None, 1.5 * predicted.tpot_s.value))
-    moved = estimate(request(own=tuple(own)))
+        wanted = request(model, gpu, engine=engine, concurrency=concurrency)
+        predicted = estimate(wanted)
+        assert predicted.tpot_s is not None
+        load = Load(wanted.isl, wanted.osl, concurrency)
+        point = ServingPoint(predicted.roofline, engine, "", load, shape_key(predicted.shape))
+        found.append(OwnMeasurement(point, None, factor * predicted.tpot_s.value))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("changes", [{}, {"engine": "transformers"}])
+def test_own_measurements_move_the_prediction_and_are_mentioned(changes: dict[str, Any]) -> None:
+    plain = estimate(request(**changes))
+    moved = estimate(request(**changes, own=own_points(1.5, **changes)))
+    assert plain.tpot_s is not None
     assert moved.tpot_s is not None
     assert moved.tpot_s.value == pytest.approx(1.5 * plain.tpot_s.value, rel=0.06)
+    if plain.basis == "roofline":
+        assert moved.tpot_s.high / moved.tpot_s.low < plain.tpot_s.high / plain.tpot_s.low
     assert moved.ttft_s == plain.ttft_s
-    assert any("recalibrated on 4 own measurements" in note for note in moved.notes)
+    assert moved.basis == "calibrated"
+    assert any("4 own measurements of this model" in note for note in moved.notes)
+    assert not any("roofline alone" in note for note in moved.notes)
+
+
+def test_own_measurements_of_the_same_model_count_before_others() -> None:
+    both = own_points(1.5) + own_points(3.0, model="Qwen/Qwen3-8B")
+    moved, plain = estimate(request(own=both)), estimate(request())
+    other = estimate(request(own=own_points(1.5, model="Qwen/Qwen3-8B")))
+    assert plain.tpot_s is not None
+    assert moved.tpot_s is not None
+    assert other.tpot_s is not None
+    assert moved.tpot_s.value == pytest.approx(1.5 * plain.tpot_s.value, rel=0.06)
+    assert other.tpot_s.value > 1.3 * plain.tpot_s.value
+    assert any("of other models" in note for note in other.notes)
+
+
+def test_own_measurements_on_another_gpu_or_engine_change_nothing() -> None:
+    elsewhere = own_points(2.0, gpu="H200 SXM") + own_points(2.0, engine="sglang")
+    assert estimate(request(own=elsewhere)) == estimate(request())
 
 
 def test_a_rate_above_capacity_has_no_answer_and_below_it_settles() -> None:

@@ -75,6 +75,25 @@ def test_needed_and_reserved_differ_for_windows() -> None:
     assert reserved_bytes_per_token(model, kv_itemsize=2, engine="transformers") == 36_864
 
 
+@pytest.mark.parametrize(
+    ("engine", "version", "frees"),
+    [
+        ("vllm", "0.9.2", False),
+        ("vllm", "0.33.0", True),
+        ("vllm", "", True),
+        ("sglang", "0.5.23", True),
+    ],
+)
+def test_an_engine_version_that_keeps_what_is_behind_the_window_holds_fewer_sequences(
+    engine: str, version: str, frees: bool
+) -> None:
+    place = roofline("openai/gpt-oss-120b")
+    plan = plan_memory(place, engine=engine, engine_version=version, context=16_384)
+    needed = place.shape.kv_bytes_for(16_384, 2)
+    held = needed if frees else 73_728 * 16_384
+    assert plan.max_concurrency == plan.kv_available // held
+
+
 def test_per_gpu_cache_is_split_by_heads_but_a_latent_is_replicated() -> None:
     plan = plan_memory(roofline("Qwen/Qwen3-235B-A22B", 4), context=4096)
     assert plan.kv_needed_per_token == 48_128
