@@ -67,7 +67,7 @@ def live_of(study: Study, trials: Sequence[Trial]) -> Live:
     samples = _samples(study.agent)
     agent = study.agent
     return Live(
-        marker=live_marker(study),
+        marker=live_marker(study, trials),
         phases=phase_steps(study.phase),
         done=done,
         total=total,
@@ -82,8 +82,11 @@ def live_of(study: Study, trials: Sequence[Trial]) -> Live:
     )
 
 
-def live_marker(study: Study) -> str:
-    return f"{study.state}-{study.evaluated_at.timestamp() if study.evaluated_at else 0}"
+def live_marker(study: Study, trials: Sequence[Trial]) -> str:
+    """Changes with what the sentence on top follows from: the first start and every evaluation."""
+    started = any(trial.started_at for trial in trials)
+    evaluated = study.evaluated_at.timestamp() if study.evaluated_at else 0
+    return f"{study.state}-{started:d}-{evaluated}"
 
 
 def _left_s(trials: Sequence[Trial]) -> float | None:

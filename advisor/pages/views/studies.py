@@ -85,9 +85,10 @@ def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
 def study_live(request: HttpRequest, study_id: UUID) -> HttpResponse:
     """The moving part alone; asks for the whole page once a trial or the study has ended."""
     study = study_get(org=request.org, study_id=study_id)
-    if study.is_terminal or request.GET.get("seen", "") not in ("", live_marker(study)):
+    trials = list(trials_of(study))
+    if study.is_terminal or request.GET.get("seen", "") not in ("", live_marker(study, trials)):
         return HttpResponse(status=200, headers={"HX-Refresh": "true"})
-    context = {"study": study, "live": live_of(study, list(trials_of(study)))}
+    context = {"study": study, "live": live_of(study, trials)}
     return render(request, "fragments/live.html", context)
 
 
