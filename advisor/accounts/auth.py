@@ -110,7 +110,8 @@ class OrgPermission(BasePermission):
     """Read for everybody in the organisation; write needs a member's role and a write token.
 
     A view with `owner_only = True` needs an owner to change something, one with
-    `owner_reads = True` needs one to read as well.
+    `owner_reads = True` needs one to read as well. Under `changes_nothing = True` a POST only
+    asks, and who may read may send it.
     """
 
     def has_permission(self, request: Request, view: object) -> bool:
@@ -121,7 +122,7 @@ class OrgPermission(BasePermission):
         membership, token = request.auth.membership, request.auth.token
         if getattr(view, "owner_reads", False) and not membership.can_manage:
             raise PermissionDenied("Only an owner of the organisation may see this.")
-        if request.method in SAFE_METHODS:
+        if request.method in SAFE_METHODS or getattr(view, "changes_nothing", False):
             return True
         if token is not None and token.scope != TokenScope.WRITE:
             raise PermissionDenied("The token may only read. Use one with scope write.")

@@ -109,6 +109,24 @@ class ApiToken(models.Model):
         return self.revoked_at is None and self.expires_at > timezone.now()
 
 
+class GpuPrice(models.Model):
+    """What the organisation itself pays for a GPU of the catalogue; wins over the list price."""
+
+    org = models.ForeignKey(Org, on_delete=models.CASCADE, related_name="gpu_prices")
+    gpu = models.CharField(max_length=80)
+    usd_per_gpu_hour = models.FloatField()
+    reason = models.CharField(max_length=120, blank=True)
+    changed_by = models.CharField(max_length=200)
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["gpu"]
+        constraints = [models.UniqueConstraint(fields=["org", "gpu"], name="one_price_per_gpu")]
+
+    def __str__(self) -> str:
+        return f"{self.gpu}: {self.usd_per_gpu_hour} USD/h"
+
+
 class IdempotencyKey(models.Model):
     """Answer to a POST, kept for a day: the same key and body get the same answer."""
 

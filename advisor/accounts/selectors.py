@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from advisor.accounts.models import ApiToken, AuditEvent, Membership, Org, User
+from advisor.accounts.models import ApiToken, AuditEvent, GpuPrice, Membership, Org, User
 from advisor.errors import NotFound
 
 
@@ -52,6 +52,11 @@ def token_get(*, org: Org, token_id: UUID | str) -> ApiToken:
     if found is None:
         raise NotFound("There is no such token in this organisation.")
     return found
+
+
+def prices_of(org: Org) -> QuerySet[GpuPrice]:
+    """The organisation's own prices, by GPU."""
+    return org.gpu_prices.order_by("gpu")
 
 
 def audit_events_of(org: Org) -> QuerySet[AuditEvent]:

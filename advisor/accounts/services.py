@@ -23,6 +23,7 @@ from advisor import secrets
 from advisor.accounts.models import (
     ApiToken,
     AuditEvent,
+    GpuPrice,
     Membership,
     Org,
     Role,
@@ -30,10 +31,12 @@ from advisor.accounts.models import (
     User,
 )
 from advisor.accounts.selectors import member_get, token_get
+from advisor.catalog import UnknownNameError, find_gpu
 from advisor.errors import Conflict, InvalidInput
 
 MAX_TOKEN_DAYS = 365
 DEFAULT_TOKEN_DAYS = 90
+MAX_USD_PER_GPU_HOUR = 1_000
 
 
 def audit(
@@ -208,6 +211,51 @@ def token_revoke(*, org: Org, token_id: UUID | str, actor: str) -> ApiToken:
     return token
 
 
+# --- prices ------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def price_set(*, org: Org, gpu: str, usd_per_gpu_hour: float, reason: str, actor: str) -> GpuPrice:
+    """The organisation's own price of a GPU, in USD per GPU and hour without tax.
+
+    gpu: a name or alias of the catalogue. Raises InvalidInput.
+    """
+    name = _gpu_name(gpu)
+    if not 0 < usd_per_gpu_hour <= MAX_USD_PER_GPU_HOUR:
+        raise InvalidInput(
+            "The price is out of range.",
+            {"usd_per_gpu_hour": [f"Enter a price above 0 and up to {MAX_USD_PER_GPU_HOUR:,}."]},
+        )
+    reason = reason.strip()
+    if len(reason) > 120 or not reason.isprintable():
+        raise InvalidInput(
+            "The reason cannot be stored.",
+            {"reason": ["Use at most 120 characters, without control characters."]},
+        )
+    price, _ = GpuPrice.objects.update_or_create(
+        org=org,
+        gpu=name,
+        defaults={
+            "usd_per_gpu_hour": usd_per_gpu_hour,
+            "reason": reason,
+            "changed_by": actor[:200],
+            "changed_at": timezone.now(),
+        },
+    )
+    detail = {"usd_per_gpu_hour": usd_per_gpu_hour, "reason": reason}
+    audit(org=org, actor=actor, action="price.set", target=name, detail=detail)
+    return price
+
+
+@transaction.atomic
+def price_remove(*, org: Org, gpu: str, actor: str) -> None:
+    """Back to the list price. Removing a price that is not there changes nothing."""
+    name = _gpu_name(gpu)
+    removed, _ = GpuPrice.objects.filter(org=org, gpu=name).delete()
+    if removed:
+        audit(org=org, actor=actor, action="price.remove", target=name)
+
+
 # --- helpers -----------------------------------------------------------------------------------
 
 
@@ -224,6 +272,13 @@ def _clean_name(name: str, *, maximum: int) -> str:
             "The name holds control characters.", {"name": ["Remove control characters."]}
         )
     return cleaned
+
+
+def _gpu_name(gpu: str) -> str:
+    try:
+        return find_gpu(gpu).name
+    except UnknownNameError as error:
+        raise InvalidInput("The GPU is unknown.", {"gpu": [f"{error}."]}) from None
 
 
 def _clean_role(role: str) -> str:

@@ -11,6 +11,8 @@ from advisor.api.errors import no_such_endpoint
 from advisor.api.views import (
     agents,
     docs,
+    estimates,
+    gpus,
     models,
     reports,
     rules,
@@ -41,6 +43,9 @@ v1 = [
     path("agents/<slug:slug>/drain", agents.AgentDrain.as_view(), name="api-agent-drain"),
     path("agents/<slug:slug>/resume", agents.AgentResume.as_view(), name="api-agent-resume"),
     path("models", models.ModelList.as_view(), name="api-models"),
+    path("estimates", estimates.EstimateCreate.as_view(), name="api-estimates"),
+    path("gpus", gpus.GpuList.as_view(), name="api-gpus"),
+    path("gpus/<str:name>/price", gpus.GpuPriceDetail.as_view(), name="api-gpu-price"),
     path("rules", rules.RuleList.as_view(), name="api-rules"),
     path("tokens", tokens.TokenList.as_view(), name="api-tokens"),
     path("tokens/<uuid:token_id>", tokens.TokenDetail.as_view(), name="api-token"),

@@ -33,7 +33,7 @@ def resolve_model(name: str) -> ResolvedModel:
     path = Path(name)
     if path.exists() or name.endswith(".json") or name.startswith(("/", "./", "../", "~")):
         return _from_path(str(path.expanduser()))
-    return _from_catalogue(name)
+    return known_model(name)
 
 
 def model_from_config(config: Mapping[str, Any], name: str = "config") -> ResolvedModel:
@@ -53,7 +53,11 @@ def _from_path(name: str) -> ResolvedModel:
 
 
 @lru_cache(maxsize=256)
-def _from_catalogue(name: str) -> ResolvedModel:
+def known_model(name: str) -> ResolvedModel:
+    """The shape of a model id of the catalogue; never reads a path.
+
+    Raises `UnknownNameError` with close names.
+    """
     known = find_model(name)
     shape = shape_from_config(known.config)
     notes = shape.notes + ((known.note,) if known.note else ())

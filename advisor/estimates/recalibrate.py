@@ -48,13 +48,15 @@ def recalibrate(
 ) -> Recalibrated:
     """`times` of `point` corrected by own points on the same GPU and engine.
 
-    Points of the same model alone count where there are any. `predict` gives what was predicted
-    for an own point without this correction.
+    Points of the same model and arithmetic alone count where there are any, then those of the
+    same model. `predict` gives what was predicted for an own point without this correction.
     """
     usable = [item for item in own if _same_machine(item.point, point)]
     same = [item for item in usable if item.point.model == point.model]
+    dtype = point.roofline.compute_dtype
+    alike = [item for item in same if item.point.roofline.compute_dtype == dtype]
     ttft, tpot = [], []
-    for item in same or usable:
+    for item in alike or same or usable:
         expected = predict(item.point)
         ttft += _residual(item.ttft_s, expected[0])
         tpot += _residual(item.tpot_s, expected[1])

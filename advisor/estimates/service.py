@@ -361,7 +361,8 @@ def _point_times(point: ServingPoint, predicted: ServingPrediction | None = None
     load = point.load
     step = point.roofline.decode(load.concurrency, load.isl + load.osl / 2)
     prefill = point.roofline.prefill(load.isl)
-    mixed = step.bound_s + prefill.bound_s * load.concurrency / load.osl
+    # Prompts of the other requests enter between two tokens of this one.
+    mixed = step.bound_s + prefill.bound_s * (load.concurrency - 1) / load.osl
 
     def band(floor: float) -> Interval:
         return Interval(floor * _FLOOR_MIDDLE, floor, floor * _FLOOR_HIGH)
