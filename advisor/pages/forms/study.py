@@ -111,7 +111,14 @@ class StudyForm(forms.Form):
         initial = _initial(self.agents)
         self.presets = form_presets(small=_is_small(self.agents, initial["agent"]))
         initial |= self.presets["chat"].fields
-        super().__init__(_without_file_text(data, files), files, initial=initial)
+        # An uploaded config is shown again as pasted text, since a browser never fills a file field
+        # twice; its errors then belong there.
+        text = _file_text(data, files)
+        self.file_is_text = text is not None
+        if data is not None and text is not None:
+            data = data.copy()
+            data["config_text"] = text
+        super().__init__(data, files, initial=initial)
         self.folders = local_models(self.agents)
         self.fields["local_model"].widget.choices = self.folders
         self.fields["agent"].choices = [
@@ -200,7 +207,8 @@ class StudyForm(forms.Form):
         if kind == "local":
             return {"kind": "local", "name": data["local_model"]}
         try:
-            config = config_upload.parse(data["config_file"], data["config_text"])
+            upload = None if self.file_is_text else data["config_file"]
+            config = config_upload.parse(upload, data["config_text"])
         except InvalidInput as error:
             self.add_errors(error.fields)
             config = {}
@@ -315,17 +323,10 @@ def _is_small(agents: list[Agent], slug: str) -> bool:
     return not any(agent.hello.gpus for agent in agents if agent.slug == slug)
 
 
-def _without_file_text(data: QueryDict | None, files: MultiValueDict | None) -> QueryDict | None:
-    """An uploaded config becomes pasted text, since a browser never fills a file field again."""
+def _file_text(data: QueryDict | None, files: MultiValueDict | None) -> str | None:
+    """The text of the uploaded config; None where there is none or it is not fit to be shown."""
     upload = files.get("config_file") if files else None
-    if data is None or upload is None:
-        return data
-    text = config_upload.text_of(upload)
-    if text is None:
-        return data
-    copy = data.copy()
-    copy["config_text"] = text
-    return copy
+    return None if data is None or upload is None else config_upload.text_of(upload)
 
 
 __all__ = ["MAX_TARGETS", "NO_AGENT", "StudyForm", "local_models"]
