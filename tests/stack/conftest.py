@@ -58,7 +58,7 @@ class Installation:
             },
             "targets": [{"metric": "itl_s", "statistic": "p50", "limit": 10}],
             "agent": self.agent,
-            "budget_s": 600,
+            "budget_s": 200,
         }
         study: dict[str, Any] = self.api.post("studies", {**spec, **changes})
         return study

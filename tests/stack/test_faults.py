@@ -10,7 +10,7 @@ import pytest
 
 from tests.stack.conftest import Installation
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("stack")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LONGER = {
     "preset": "chat",

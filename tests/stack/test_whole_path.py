@@ -11,7 +11,7 @@ import pytest
 
 from tests.stack.conftest import DEMO_MODEL, Installation
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("stack")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
