@@ -38,6 +38,8 @@ def to_html(document: ReportDocument) -> bytes:
             Html('<meta charset="utf-8">'),
             Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
             Html('<meta name="color-scheme" content="light dark">'),
+            # Without an icon of its own a browser asks the server for one.
+            Html('<link rel="icon" href="data:,">'),
             el("title", f"{document.name} · report of study {document.number}"),
             Html(f"<style>{report_css()}</style>"),
         ),
