@@ -12,6 +12,12 @@ from dataclasses import dataclass
 from advisor.catalog import PriceBasis
 
 HOURS_PER_MONTH = 730.0
+# Share of the day's peak rate in each hour from midnight. An assumption for people who know their
+# peak alone: a service of one time zone with a quiet night.
+TYPICAL_DAY = (
+    *(0.35, 0.25, 0.20, 0.18, 0.18, 0.22, 0.32, 0.50, 0.72, 0.88, 0.96, 1.00),
+    *(0.98, 0.97, 0.98, 0.96, 0.92, 0.88, 0.84, 0.80, 0.74, 0.66, 0.56, 0.44),
+)
 
 
 @dataclass(frozen=True, slots=True)

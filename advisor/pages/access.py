@@ -56,6 +56,11 @@ def reading(view: View) -> View:
     return require_safe(_org_page(view, None))
 
 
+def asking(view: View) -> View:
+    """GET and POST of a form that changes nothing, for every member."""
+    return require_http_methods(["GET", "HEAD", "POST"])(_org_page(view, None))
+
+
 def writing(view: View) -> View:
     """POST for members and owners."""
     return require_POST(_org_page(view, "can_write"))

@@ -10,10 +10,11 @@ from django.utils.translation import gettext_lazy as _
 
 NAV = (
     ("studies", _("Studies"), ("studies", "study", "trial")),
+    ("model", _("Model"), ("model",)),
     ("traces", _("Traces"), ("trace",)),
     ("agents", _("Agents"), ("agent",)),
     ("rules", _("Rules"), ("rule",)),
-    ("organisation", _("Organisation"), ("organisation", "token", "member")),
+    ("organisation", _("Organisation"), ("organisation", "token", "member", "price")),
 )
 
 

@@ -3,7 +3,16 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from advisor.pages.views import agents, organisation, rules, studies, study_new, traces, trials
+from advisor.pages.views import (
+    agents,
+    model,
+    organisation,
+    rules,
+    studies,
+    study_new,
+    traces,
+    trials,
+)
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="studies"), name="home"),
@@ -19,6 +28,7 @@ urlpatterns = [
         name="study-report",
     ),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
+    path("model/", model.model_page, name="model"),
     path("traces/", traces.trace_list, name="traces"),
     path("traces/upload/", traces.trace_upload, name="trace-upload"),
     path("traces/<uuid:trace_id>/", traces.trace_detail, name="trace"),
@@ -38,6 +48,7 @@ urlpatterns = [
         organisation.token_revoke,
         name="token-revoke",
     ),
+    path("organisation/prices/", organisation.price_change, name="price-change"),
     path("organisation/members/", organisation.member_add, name="member-add"),
     path(
         "organisation/members/<int:membership_id>/role/",

@@ -170,6 +170,7 @@ ROUTES: dict[str, Route] = {
     "traces/<uuid:trace_id>/": one(READ, own=True),
     "traces/<uuid:trace_id>/compare/": one(READ, own=True, query="?before={trace_id}"),
     "traces/<uuid:trace_id>/delete/": one(WRITE, "POST", own=True),
+    "model/": one(READ, "GET", "POST"),
     "agents/": one(READ),
     "agents/add/": one(MANAGE, "POST"),
     "agents/<slug:slug>/drain/": one(MANAGE, "POST", own=True),
@@ -183,6 +184,9 @@ ROUTES: dict[str, Route] = {
     ),
     # The token in the address is the owner's; a member revokes only their own.
     "organisation/tokens/<uuid:token_id>/revoke/": one(MANAGE, "POST", own=True),
+    "organisation/prices/": one(
+        MANAGE, "POST", bodies={"POST": {"gpu": "L4", "usd_per_gpu_hour": "0.5"}}
+    ),
     "organisation/members/": one(
         MANAGE, "POST", bodies={"POST": {"email": "new@example.org", "role": "viewer"}}
     ),

@@ -7,8 +7,14 @@ from django.utils.translation import gettext_lazy as _
 
 from advisor.accounts.models import Role, TokenScope
 from advisor.accounts.services import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
+from advisor.catalog import GpuSpec, list_gpus, price_basis
 
 _INPUT = {"class": "input"}
+
+
+def _list_price(gpu: GpuSpec) -> str:
+    price = price_basis(gpu)
+    return f"${price.usd_per_gpu_hour:.2f}/h" if price is not None else _("no list price")
 
 
 class TokenForm(forms.Form):
@@ -28,6 +34,31 @@ class TokenForm(forms.Form):
         initial=DEFAULT_TOKEN_DAYS,
         widget=forms.NumberInput({"class": "input num"}),
         error_messages={"invalid": _("Enter a whole number of days.")},
+    )
+
+
+class PriceForm(forms.Form):
+    """The organisation's own price of one GPU; empty goes back to the list price."""
+
+    gpu = forms.CharField(
+        label=_("GPU"),
+        widget=forms.Select(
+            _INPUT,
+            choices=[(gpu.name, f"{gpu.name} ({_list_price(gpu)})") for gpu in list_gpus()],
+        ),
+    )
+    usd_per_gpu_hour = forms.FloatField(
+        label=_("Own price"),
+        required=False,
+        widget=forms.TextInput({"class": "input num", "inputmode": "decimal"}),
+        help_text=_("Empty: back to the list price."),
+        error_messages={"invalid": _("Enter a price, for example 2.95.")},
+    )
+    reason = forms.CharField(
+        label=_("Reason"),
+        required=False,
+        max_length=120,
+        widget=forms.TextInput({**_INPUT, "autocomplete": "off"}),
     )
 
 

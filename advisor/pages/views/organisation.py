@@ -1,4 +1,4 @@
-"""Members, API tokens, audit log, and how to use the API from a script."""
+"""Members, API tokens, prices, audit log, and how to use the API from a script."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from advisor.accounts import services
 from advisor.accounts.models import Role, TokenScope
-from advisor.accounts.selectors import audit_events_of, members_of, orgs_of, token_get, tokens_of
+from advisor.accounts.selectors import (
+    audit_events_of,
+    members_of,
+    orgs_of,
+    prices_of,
+    token_get,
+    tokens_of,
+)
+from advisor.catalog import price_basis
 from advisor.errors import AdvisorError, Forbidden
 from advisor.fleet.selectors import agents_of
 from advisor.pages.access import actor_of, managing, member, reading
-from advisor.pages.forms.organisation import MemberForm, TokenForm
+from advisor.pages.forms.organisation import MemberForm, PriceForm, TokenForm
 
 AUDIT_ROWS = 30
 
@@ -108,6 +117,31 @@ def member_link(request: HttpRequest, membership_id: int) -> HttpResponse:
     return _page(request, invite_link=link)
 
 
+@managing
+def price_change(request: HttpRequest) -> HttpResponse:
+    """Set the organisation's own price of a GPU, or go back to the list price."""
+    form = PriceForm(request.POST)
+    if not form.is_valid():
+        return _page(request, price_form=form, status=400)
+    data, actor = form.cleaned_data, actor_of(request)
+    usd = data["usd_per_gpu_hour"]
+    try:
+        if usd is None:
+            services.price_remove(org=request.org, gpu=data["gpu"], actor=actor)
+        else:
+            services.price_set(
+                org=request.org,
+                gpu=data["gpu"],
+                usd_per_gpu_hour=usd,
+                reason=data["reason"],
+                actor=actor,
+            )
+    except AdvisorError as error:
+        _refuse(form, error)
+        return _page(request, price_form=form, status=400)
+    return redirect(f"{reverse('organisation')}#h-price")
+
+
 def _told(request: HttpRequest, error: AdvisorError) -> HttpResponse:
     if error.status == 404:
         raise error
@@ -115,7 +149,7 @@ def _told(request: HttpRequest, error: AdvisorError) -> HttpResponse:
     return redirect("organisation")
 
 
-def _refuse(form: TokenForm | MemberForm, error: AdvisorError) -> None:
+def _refuse(form: TokenForm | MemberForm | PriceForm, error: AdvisorError) -> None:
     for field, texts in (error.fields or {"": [error.message]}).items():
         for text in texts:
             form.add_error(field if field in form.fields else None, text)
@@ -126,6 +160,7 @@ def _page(
     *,
     token_form: TokenForm | None = None,
     member_form: MemberForm | None = None,
+    price_form: PriceForm | None = None,
     status: int = 200,
     **shown: object,
 ) -> HttpResponse:
@@ -138,6 +173,8 @@ def _page(
         "audit": audit_events_of(org)[:AUDIT_ROWS],
         "token_form": token_form or TokenForm(),
         "member_form": member_form or MemberForm(),
+        "price_form": price_form or PriceForm(),
+        "prices": [(price, price_basis(price.gpu)) for price in prices_of(org)],
         "orgs": orgs_of(request.user),
         **shown,
     }
