@@ -166,7 +166,7 @@ def test_the_list_shows_the_study_and_its_filters_live_in_the_address(
     page: Page, finished_study: str
 ) -> None:
     page.goto("/studies/?status=attention")
-    expect(page.get_by_role("row").filter(has_text="small llama")).to_contain_text("ITL p50")
+    expect(page.get_by_role("row").filter(has_text="tiny llama")).to_contain_text("ITL p50")
     page.get_by_role("searchbox").fill("nothing of this name")
     page.keyboard.press("Enter")
     expect(page.get_by_text("No study matches this filter.")).to_be_visible()
