@@ -39,7 +39,7 @@ def _select(label: str, choices: Iterable[tuple[str, Any]] = ()) -> forms.CharFi
 
 
 class EstimateForm(forms.Form):
-    """Model, device, load, prices; every field may stay empty and then has a default."""
+    """Model, device, load, prices. A field that was not sent, as in a short link, has a default."""
 
     model = _text(
         "Model", css="input--mono", placeholder="owner/name or a folder", list="models", **_HINT
@@ -92,7 +92,7 @@ class EstimateForm(forms.Form):
         ]
         self.models = list(dict.fromkeys([*folders, *list_models()]))
         self.defaults = _defaults(self.agents, folders)
-        super().__init__(data, initial=self.defaults)
+        super().__init__(_with_defaults(data, self.defaults), initial=self.defaults)
         self.fields["device"].widget.choices = _devices(self.agents)
 
     @property
@@ -101,20 +101,16 @@ class EstimateForm(forms.Form):
         return bool(self.data.get("config_text", "").strip())
 
     def query(self) -> EstimateQuery | None:
-        """The query, or None with every error beside its field. Unsent fields have defaults."""
+        """The query, or None with every error beside its field."""
         if not self.is_bound:
             return EstimateQuery.model_validate(_payload(self.defaults, None))
         if not self.is_valid():
             return None
-        values = {
-            name: self.cleaned_data[name] if name in self.data else self.defaults.get(name, "")
-            for name in self.fields
-        }
         try:
             config = None
             if self.own_config:
                 config = config_upload.parse(None, self.cleaned_data["config_text"])
-            return EstimateQuery.model_validate(_payload(values, config))
+            return EstimateQuery.model_validate(_payload(self.cleaned_data, config))
         except InvalidInput as error:
             self.refuse(error)
         except ValidationError as error:
@@ -134,6 +130,15 @@ class EstimateForm(forms.Form):
             name = {"gpu": "device", "agent": "device", "config": "config_text"}.get(name, name)
             for text in texts:
                 self.add_error(name if name in self.fields else None, text)
+
+
+def _with_defaults(data: QueryDict | None, defaults: dict[str, Any]) -> QueryDict | None:
+    if data is None:
+        return None
+    copy = data.copy()
+    for name, value in defaults.items():
+        copy.setdefault(name, value)
+    return copy
 
 
 def _payload(values: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:

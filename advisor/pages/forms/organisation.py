@@ -42,6 +42,7 @@ class PriceForm(forms.Form):
 
     gpu = forms.CharField(
         label=_("GPU"),
+        initial="H100 SXM",
         widget=forms.Select(
             _INPUT,
             choices=[(gpu.name, f"{gpu.name} ({_list_price(gpu)})") for gpu in list_gpus()],

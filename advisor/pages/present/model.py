@@ -39,6 +39,18 @@ _DOMAINS = {
 }
 
 
+_TRUST = {
+    "inside": ("good", "among measured points"),
+    "between": ("good", "between measured points"),
+    "near": ("info", "near measured points"),
+    "new_model": ("warn", "for an unmeasured model"),
+    "new_hardware": ("warn", "for an unmeasured GPU"),
+    "outside": ("warn", "far from measured points"),
+    "roofline": ("warn", "from the roofline alone"),
+    "none": ("na", "not predicted"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A headline figure with its interval."""
@@ -117,7 +129,9 @@ def model_view(found: EstimateAnswer, query: EstimateQuery) -> ModelPage:
     request, result = found.request, found.estimate
     request = replace(request, concurrency=found.concurrency)
     options = per_gpu(request, [gpu for gpu in list_gpus() if gpu.vendor != "CPU"])
-    fitting = [_option(option, request) for option in options if option.estimate is not None]
+    rows = [_option(option, request) for option in options if option.estimate is not None]
+    # The GPU that was asked for stands in the first table, wherever its price puts it.
+    first = [row for at, row in enumerate(rows) if at < MOST_OPTIONS or row.chosen]
     small = [option.gpu.name for option in options if option.estimate is None]
     loads = per_load(request) if result.fits else ()
     return ModelPage(
@@ -126,7 +140,7 @@ def model_view(found: EstimateAnswer, query: EstimateQuery) -> ModelPage:
         title=_title(found),
         lede=_lede(found),
         facts=_facts(found),
-        cells=_cells(found),
+        cells=_cells(found) if result.ttft_s is not None else (),
         memory_title=_memory_title(result.memory, result.fits),
         slices=_slices(result.memory),
         memory=_memory(result.memory),
@@ -134,8 +148,8 @@ def model_view(found: EstimateAnswer, query: EstimateQuery) -> ModelPage:
         charts=tuple((latency(m, LOADS, loads, found.concurrency),) for m in ("tpot", "ttft"))
         if loads
         else (),
-        options=tuple(fitting[:MOST_OPTIONS]),
-        more_options=tuple(fitting[MOST_OPTIONS:]),
+        options=tuple(first),
+        more_options=tuple(row for row in rows if row not in first),
         too_small=", ".join(small),
         costs=_costs(found),
         energy=_energy(found),
@@ -153,11 +167,13 @@ def _placement(request: EstimateRequest) -> str:
 
 
 def _trust(found: EstimateAnswer) -> tuple[str, str]:
-    if found.estimate.ttft_s is None:
+    result = found.estimate
+    if result.ttft_s is None:
         return "na", "No times"
-    if found.estimate.basis == "roofline":
-        return "warn", "Roofline only"
-    return ("good", "Calibrated") if found.estimate.in_domain else ("warn", "Calibrated, far")
+    if result.basis == "calibrated" and result.domain == "roofline":
+        return "warn", "Roofline, corrected by own measurements"
+    kind, word = _TRUST[result.domain]
+    return kind, f"Prediction {word}"
 
 
 def _title(found: EstimateAnswer) -> str:
@@ -311,9 +327,6 @@ def _option(option: GpuOption, request: EstimateRequest) -> OptionRow:
     if result is None or tp is None:
         raise ValueError("an option without an estimate has no row")
     ttft, tpot, rate = result.ttft_s, result.tpot_s, result.throughput_tok_s
-    trust = ("good", "measured") if result.in_domain else ("warn", "far from measured")
-    if result.basis == "roofline":
-        trust = ("na", "roofline")
     return OptionRow(
         gpu=option.gpu.name,
         chosen=option.gpu.name == request.gpu.name,
@@ -324,7 +337,7 @@ def _option(option: GpuOption, request: EstimateRequest) -> OptionRow:
         tpot=units.seconds(tpot.value, 2) if tpot is not None else units.DASH,
         throughput=units.rate(rate.value, 2) if rate is not None else units.DASH,
         usd=_money(option.usd_per_million),
-        trust=trust,
+        trust=_TRUST[result.domain],
     )
 
 
@@ -385,14 +398,15 @@ def _day_title(found: EstimateAnswer, query: EstimateQuery) -> str:
 
 def _assumptions(found: EstimateAnswer) -> tuple[tuple[str, str], ...]:
     request, result = found.request, found.estimate
-    place = result.roofline.place
+    dtype = result.roofline.place.dtype
+    dtype = "as published" if dtype == "auto" else dtype
     rows = [
         (
             "Load",
             f"{request.isl:,} tokens in, {request.osl:,} out, {found.concurrency:,} in flight",
         ),
         ("Placement", f"TP {request.tp}, PP {request.pp}, {_placement(request)}"),
-        ("Weights", f"{place.dtype}, {units.memory(result.weight_bytes)} in all"),
+        ("Weights", f"{dtype}, {units.memory(result.weight_bytes)} in all"),
         ("KV cache", f"{units.number(result.kv_itemsize)} B an element"),
         ("Engine", f"{request.engine} {request.engine_version}".strip()),
         ("Device", request.gpu.source),
