@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+E2E_STAMP := $(VENV)/.installed-e2e
 PYTEST := $(BIN)/python -m pytest
 PORT ?=
 
@@ -14,7 +15,7 @@ PRODUCTION := ADVISOR_PUBLIC_URL=https://advisor.example.com \
   DATABASE_URL=postgres://advisor:secret@db/advisor CACHE_URL=rediscache://cache:6379/1 \
   REDIS_URL=redis://broker:6379/0 EMAIL_URL=smtp+tls://user:secret@mail.example.com:587
 
-.PHONY: help setup run demo test test-services check bench format clean
+.PHONY: help setup run demo test test-services test-e2e check bench format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +44,13 @@ test: $(STAMP) ## the test suite (hermetic, under 5 minutes on 2 cores)
 
 test-services: $(STAMP) ## the dispatch, API and tenancy tests on PostgreSQL and Redis
 	PYTHON=$(BIN)/python scripts/test_services.sh
+
+test-e2e: $(E2E_STAMP) ## the dashboard in headless Chromium
+	PYTHON=$(BIN)/python scripts/test_e2e.sh
+
+$(E2E_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[e2e]'
+	@touch $@
 
 check: $(STAMP) ## lint, format, types, import contracts, deployment checks, migrations
 	$(BIN)/ruff check .
