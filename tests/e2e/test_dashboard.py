@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 sync_api = pytest.importorskip("playwright.sync_api", reason="make test-e2e installs it")
 expect = sync_api.expect
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500), pytest.mark.xdist_group("e2e")]
 
 
 # --- the way in --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="make test-e2e inst
 axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
 expect = sync_api.expect
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500), pytest.mark.xdist_group("e2e")]
 
 PAGES = (
     "/studies/",

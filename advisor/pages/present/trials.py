@@ -17,7 +17,7 @@ from advisor.units import DASH, METRIC_NAMES
 from advisor.verification import compare_runs
 from gpuagent.wire import EnvironmentSnapshot
 from gpuagent.wire.sla import LatencyMetric, Statistic
-from gpuagent.wire.trial import BaselineResult, KvCacheResult, VerifyResult
+from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
 
 OPEN = ("queued", "leased", "running", "lost")
 
@@ -195,8 +195,9 @@ def sample_line(trial: TrialEvidence) -> str:
 
 def phase_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str, str], ...]:
     """(phase, duration, counted?, note): cold start and warm time kept apart."""
-    baseline, kv = trial.measured(BaselineResult), trial.measured(KvCacheResult)
-    cold = baseline.cold if baseline else kv.cold if kv else None
+    baseline = trial.measured(BaselineResult)
+    one = baseline or trial.measured(KvCacheResult) or trial.measured(ProfileResult)
+    cold = one.cold if one else None
     if cold is None or trial.result is None:
         return ()
     rounds = f"{cold.warmup_iterations} rounds, discarded"
@@ -347,4 +348,12 @@ def _flat(snapshot: EnvironmentSnapshot) -> dict[str, str]:
     for gpu in snapshot.gpus:
         limit = f", {gpu.power_limit_w:.0f}{units.NBSP}W" if gpu.power_limit_w else ""
         flat[f"GPU {gpu.index}"] = f"{gpu.name}, {units.memory(gpu.memory_bytes)}{limit}"
-    return flat | snapshot.versions | snapshot.settings
+    settings = {
+        knob_name(knob): knob_text(_WRITTEN.get(value, value))
+        for knob, value in snapshot.settings.items()
+    }
+    return flat | snapshot.versions | settings
+
+
+# A snapshot holds settings as text.
+_WRITTEN: dict[str, bool | None] = {"True": True, "False": False, "None": None}
