@@ -184,7 +184,7 @@ class ServingModel:
         mean = self.log_mean(target, features, terms)
         sigma = self.sigma(target, features, domain)
         low, high = target.quantiles[domain]
-        # Under a skewed error the value of least expected relative error lies below the median.
+        # Under a skewed error the unbiased value of least relative error lies below the median.
         value = mean - target.shift[domain] * sigma * sigma
         return Interval(
             math.exp(value),
