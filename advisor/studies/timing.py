@@ -14,7 +14,7 @@ from advisor.evidence import DeviceFacts
 from advisor.measures import DTYPE_BYTES, resolved_dtype
 from advisor.shapes import ModelShape
 from gpuagent.wire import EngineSettings, Workload
-from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, VerifyConfig
+from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, ProfileConfig, VerifyConfig
 
 DEFAULT_PARAMS = 1_000_000_000
 DEFAULT_LAYERS = 24
@@ -36,10 +36,11 @@ class Speed:
 def speed_of(device: DeviceFacts, dtype: str) -> Speed:
     if device.kind == "gpu":
         return Speed(1.0e12, 2e13 if dtype == "float32" else 1.5e14, 0.8e-3, 1e9)
-    # 16-bit weights are converted on the fly by processors without matrix instructions for them.
+    # 16-bit weights are converted on the fly by processors without matrix instructions for them;
+    # between those and the others (2.5 and 7 GB/s, 135 M parameters on two cores).
     if dtype == "float32":
         return Speed(9e9, 8e10, 0.25e-3, 4e8)
-    return Speed(2.5e9, 4e10, 0.25e-3, 4e8)
+    return Speed(4.5e9, 6e10, 0.25e-3, 4e8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,16 @@ class Timing:
             uncached = config.repeats * UNCACHED_STEPS * self.step_s(tokens, kv_cache=False)
             total += cached + min(uncached, UNCACHED_MAX_S)
         return total
+
+    def profile_s(self, config: ProfileConfig) -> float:
+        """Every step plain `repeats` times and once under a profiler that may triple it.
+
+        On a GPU a second load under nsys is counted too; it is left out where nsys is missing.
+        """
+        steps = config.decode_steps * self.step_s(config.input_tokens) * config.batch
+        once_s = config.prefill_steps * (self.prefill_s(config.batch * config.input_tokens) + steps)
+        loads = 3 if self.device.kind == "gpu" else 1
+        return loads * self.load_s + (config.repeats + 3) * once_s + 10.0
 
 
 def verify_s(a: Timing, b: Timing, config: VerifyConfig, workload: Workload) -> float:

@@ -32,6 +32,7 @@ def finished(installation: Installation, demo_model: Path) -> dict[str, Any]:
             "output_tokens": {"mean": 6},
             "requests": 12,
         },
+        budget_s=400,
         targets=[
             {"metric": "ttft_s", "statistic": "p50", "limit": 30},
             {"metric": "itl_s", "statistic": "p50", "limit": 1e-6},
