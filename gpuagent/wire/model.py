@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from gpuagent.wire.base import WireModel
-from gpuagent.wire.units import Name
+from gpuagent.wire.units import Name, TypedName
 
 HubId = Annotated[
     str, StringConstraints(pattern=r"^[\w.-]{1,96}/[\w.-]{1,96}$", strip_whitespace=True)
@@ -45,7 +45,7 @@ class ConfigModel(WireModel):
     """
 
     kind: Literal["config"] = "config"
-    name: Name
+    name: TypedName
     config: dict[str, Any]
 
     @property

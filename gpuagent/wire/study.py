@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
 from gpuagent.wire.base import WireModel
 from gpuagent.wire.model import ModelRef
 from gpuagent.wire.settings import EngineSettings
 from gpuagent.wire.sla import SlaTarget
-from gpuagent.wire.units import PositiveSeconds
+from gpuagent.wire.units import PositiveSeconds, TypedName
 from gpuagent.wire.workload import Workload
 
-StudyName = Annotated[str, StringConstraints(min_length=1, max_length=120, strip_whitespace=True)]
 Engine = Literal["transformers"]
 
 
@@ -22,15 +21,17 @@ class StudySpec(WireModel):
 
     agent: slug of the agent that runs the trials; None gives the prediction only.
     current: the settings in use today, the baseline of every comparison.
+    profile: also record a few steps of the current settings under a profiler.
     """
 
-    name: StudyName
+    name: TypedName
     model: ModelRef
     workload: Workload
     targets: Annotated[tuple[SlaTarget, ...], Field(max_length=12)] = ()
     agent: Annotated[str, Field(max_length=64)] | None = None
     engine: Engine = "transformers"
     current: EngineSettings = EngineSettings()
+    profile: bool = False
     budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
 
     @model_validator(mode="after")

@@ -33,12 +33,13 @@ def test_folders_one_and_two_levels_down_are_found_by_their_names(tmp_path: Path
     make(tmp_path / "org" / "large")
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("not a model")
-    found = scan_models([tmp_path])
-    assert [model.name for model in found] == ["org/large", "small"]
-    assert found[1].config == CONFIG
-    assert found[1].weights == "safetensors"
-    assert found[1].weight_bytes == 100
-    assert found[1].problem is None
+    empty, large, small = scan_models([tmp_path])
+    assert (large.name, small.name) == ("org/large", "small")
+    assert small.config == CONFIG
+    assert small.weights == "safetensors"
+    assert small.weight_bytes == 100
+    assert small.problem is None
+    assert (empty.name, empty.problem) == ("empty", "holds no config.json")
 
 
 def test_a_root_that_is_missing_holds_no_models(tmp_path: Path) -> None:

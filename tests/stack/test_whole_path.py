@@ -144,4 +144,8 @@ def test_bad_input_is_a_sentence_per_field(installation: Installation) -> None:
         },
     )
     assert answer.status_code == 400
-    assert set(answer.json()["fields"]) == {"workload.request_rate_per_s", "targets.0.limit"}
+    assert set(answer.json()["fields"]) == {
+        "name",
+        "workload.request_rate_per_s",
+        "targets.0.limit",
+    }

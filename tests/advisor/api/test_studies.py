@@ -132,9 +132,19 @@ def test_bad_input_names_the_field(
     assert not Study.objects.exists()
 
 
-def test_a_name_with_markup_is_data(api: Client, body: Body) -> None:
-    name = "<script>alert(1)</script> & “quotes”"
+def test_a_name_is_text_in_any_language(api: Client, body: Body) -> None:
+    name = "чат & “quotes” 聊天 דו־שיח"
     assert post(api, body(name=name)).json()["name"] == name
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\x07b", "a\u202eb"])
+def test_a_name_with_markup_is_refused(api: Client, body: Body, name: str) -> None:
+    answer = post(api, body(name=name, model={**CONFIG, "name": name}))
+    assert answer.status_code == 400
+    assert answer.json()["fields"] == {
+        "name": ["Leave out < and > and control characters."],
+        "model.name": ["Leave out < and > and control characters."],
+    }
 
 
 def test_a_bare_config_of_a_known_family_is_accepted(api: Client, body: Body) -> None:
