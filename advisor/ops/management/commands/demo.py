@@ -26,7 +26,8 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=None, help="web port (default 8000)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT is ignored in the background
+            signal.signal(number, signal.default_int_handler)
         console = Console()
         try:
             with running(local_config(options["port"]), console.print) as installation:
