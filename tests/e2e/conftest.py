@@ -247,7 +247,7 @@ def finished_study(chromium: Browser, site: Site, session_state: dict[str, Any])
     page.wait_for_url(re.compile(r"/studies/[0-9a-f-]{36}/$"))
     url = page.url
     page.locator("[data-live]").wait_for(state="detached", timeout=400_000)
-    page.get_by_role("heading", name="Recommended settings").wait_for()
+    page.get_by_role("heading", name="Targets").wait_for()
     context.close()
     assert not watch.complaints
     return url

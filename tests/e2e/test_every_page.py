@@ -141,7 +141,7 @@ def test_a_token_is_shown_once_and_the_api_reference_opens(page: Page) -> None:
     expect(page.locator("#secret")).to_contain_text(re.compile("^ta_"))
     page.goto("/organisation/")
     expect(page.locator("#secret")).to_have_count(0)
-    page.get_by_role("link", name="API reference").click()
+    page.get_by_role("contentinfo").get_by_role("link", name="API reference").click()
     expect(page.get_by_role("heading", name="LLM Tuning Advisor").first).to_be_visible()
 
 
