@@ -7,6 +7,7 @@ built-in passage comes from.
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,6 +17,7 @@ from gpuagent.wire import FailureReason
 
 BUILT_IN = "as_you_like_it_act_1.txt"
 BUILT_IN_NAME = "built-in: Shakespeare, As You Like It, Act I"
+VARIABLE = "GPUAGENT_TEXT"
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 
 
@@ -38,11 +40,12 @@ def built_in() -> Passage:
 
 
 def load(text_path: str | None) -> Passage:
-    """The text at `text_path`, or the built-in one for None.
+    """The text at `text_path`; for None the agent's own ($GPUAGENT_TEXT), else the built-in one.
 
     Raises AgentError(config_error) for a missing, empty, too large or undecodable file.
     """
-    if text_path is None:
+    text_path = text_path or os.environ.get(VARIABLE)
+    if not text_path:
         return built_in()
     path = Path(text_path).expanduser()
     try:

@@ -44,3 +44,19 @@ def test_a_file_that_cannot_be_used_is_a_field_error(
 def test_a_folder_is_not_a_text(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="no file"):
         text.load(str(tmp_path))
+
+
+def test_the_agents_own_text_replaces_the_built_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "wikitext-2" / "test.txt"
+    path.parent.mkdir()
+    path.write_text("Robert Boulter is an English actor.")
+    monkeypatch.setenv("GPUAGENT_TEXT", str(path))
+    assert text.load(None).name == "wikitext-2/test.txt"
+    other = tmp_path / "other.txt"
+    other.write_text("Something else.")
+    assert text.load(str(other)).text == "Something else."
+    monkeypatch.setenv("GPUAGENT_TEXT", str(tmp_path / "missing.txt"))
+    with pytest.raises(AgentError, match="no file"):
+        text.load(None)
