@@ -58,6 +58,10 @@ def table(
             class_="table table--tight" if tight else "table",
         ),
         class_="table-wrap",
+        # It may scroll on narrow screens, also by keyboard.
+        tabindex="0",
+        role="region",
+        aria_label=caption,
     )
 
 

@@ -95,7 +95,7 @@ def test_the_latency_chart_is_drawn_by_plotly_and_its_data_is_a_table(
     page.goto(finished_study)
     chart = page.locator("figure.chart[data-drawn]").first
     expect(chart.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    axes = chart.locator(".xtitle, .ytitle").all_inner_texts()
+    axes = chart.locator(".xtitle, .ytitle").all_text_contents()
     assert re.search(r"TTFT p50 \((ms|s|µs)\)", " ".join(axes)), axes
     assert chart.locator(".js-plotly-plot .trace path, .js-plotly-plot .point").count() > 0
     chart.get_by_text("Show data").first.click()
