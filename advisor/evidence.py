@@ -12,7 +12,14 @@ from typing import Literal, TypeVar
 
 from advisor.shapes import ModelShape
 from gpuagent.wire import EngineSettings, Failure, StudySpec, TrialResult, TrialSpec
-from gpuagent.wire.trial import BaselineResult, KvCacheResult, VerifyResult
+from gpuagent.wire.inside import (
+    AttentionResult,
+    BatchingResult,
+    CalibrateResult,
+    KernelsResult,
+    QuantisationResult,
+)
+from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
 
 Basis = Literal["measured", "calibrated", "predicted", "exact"]
 Role = Literal["current", "variant", "diagnosis", "verification"]
@@ -20,7 +27,18 @@ TrialState = Literal[
     "queued", "leased", "running", "succeeded", "failed", "cancelled", "lost", "quarantined"
 ]
 
-Measurement = TypeVar("Measurement", BaselineResult, KvCacheResult, VerifyResult)
+Measurement = TypeVar(
+    "Measurement",
+    BaselineResult,
+    KvCacheResult,
+    ProfileResult,
+    VerifyResult,
+    CalibrateResult,
+    KernelsResult,
+    AttentionResult,
+    QuantisationResult,
+    BatchingResult,
+)
 
 
 @dataclass(frozen=True, slots=True)

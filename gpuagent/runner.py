@@ -21,7 +21,15 @@ from gpuagent.models import ResolvedModel, resolve
 from gpuagent.telemetry.energy import open_meter
 from gpuagent.telemetry.nvml import open_reader
 from gpuagent.validity import WindowWatch, assess
-from gpuagent.wire import EngineSettings, FailureReason, TrialResult, TrialSpec
+from gpuagent.wire import (
+    EngineSettings,
+    EnvironmentSnapshot,
+    FailureReason,
+    TrialResult,
+    TrialSpec,
+)
+from gpuagent.wire.inside import CalibrateResult
+from gpuagent.wire.trial import Measurements
 
 # Kept free at the end for shutting down, so that the result is written before the deadline.
 _MARGIN_S = 5.0
@@ -62,6 +70,22 @@ class _Engines:
             loaded.engine.close()
 
 
+def _snapshot(
+    spec: TrialSpec, measurements: Measurements, opened: Sequence[LoadedEngine]
+) -> EnvironmentSnapshot:
+    if isinstance(measurements, CalibrateResult):
+        # The ceilings are the device's own: no model was loaded.
+        found = measurements.ceilings
+        device, versions, threads = found.device, found.versions, found.threads
+    else:
+        first = opened[0]
+        device, versions = first.report.model.device, first.engine.versions()
+        threads = first.report.threads
+    return environment.snapshot(
+        device=device, engine_versions=versions, threads=threads, settings=spec.settings
+    )
+
+
 def run_trial(
     spec: TrialSpec,
     *,
@@ -74,7 +98,7 @@ def run_trial(
     """Measure `spec` here and now.
 
     emit(phase, message, done_frac, remaining_s) is told about progress. should_cancel is asked
-    between steps. work_dir: for files that an experiment leaves; the first ones do not.
+    between steps. work_dir: for files that an experiment leaves, announced in its result.
     Raises AgentError with the reason, or CancelledByServer.
     """
     started_at_s, clock = time.time(), clock or SystemClock()
@@ -105,17 +129,13 @@ def run_trial(
         load_text=text.load,
         begin_measuring=watch.start,
         deadline=began + max(1.0, spec.timeout_s - _MARGIN_S),
+        work_dir=work_dir,
+        model_roots=model_roots,
         facts=facts,
     )
     try:
         measurements = experiment(context)
-        first = engines.opened[0]
-        snapshot = environment.snapshot(
-            device=first.report.model.device,
-            engine_versions=first.engine.versions(),
-            threads=first.report.threads,
-            settings=spec.settings,
-        )
+        snapshot = _snapshot(spec, measurements, engines.opened)
     except (AgentError, CancelledByServer):
         raise
     except Exception as error:

@@ -6,7 +6,7 @@ a test is about and leave the rest. Times are seconds, sizes bytes, as everywher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -32,6 +32,14 @@ from gpuagent.wire import (
     TrialSpec,
     Workload,
 )
+from gpuagent.wire.inside import (
+    AttentionConfig,
+    BatchingConfig,
+    CalibrateConfig,
+    InsideResult,
+    KernelsConfig,
+    QuantisationConfig,
+)
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
 from gpuagent.wire.trial import (
     AbRun,
@@ -46,6 +54,11 @@ from gpuagent.wire.trial import (
     LoadedModel,
     Measurements,
     Perplexity,
+    ProfileConfig,
+    ProfiledShare,
+    ProfileResult,
+    RecordedTrace,
+    TraceFinding,
     VerifyConfig,
     VerifyResult,
 )
@@ -359,6 +372,51 @@ def make_kv_result(
     return KvCacheResult(**{**fields, **overrides})
 
 
+def make_recorded_trace(**overrides: Any) -> RecordedTrace:
+    """A GPU recording that is launch-bound, with one finding."""
+    fields: dict[str, Any] = {
+        "recorder": "torch",
+        "work": "gpu",
+        "bottleneck": "launch_bound",
+        "confidence": "high",
+        "confidence_reason": "the deciding figure is exact and far past its threshold",
+        "sentence": "GPU idle 86.0 % of 642.0 ms: the host launches later than it could.",
+        "window_s": Quantity(value=0.642),
+        "busy_frac": Quantity(value=0.14),
+        "idle_frac": Quantity(value=0.86),
+        "shares": (ProfiledShare(name="GEMM", count=3036, time_s=0.0635, frac=0.712),),
+        "findings": (
+            TraceFinding(
+                code="launch",
+                title="Launch kernels in one go",
+                detail="75 % of the window is idle because the launch came late.",
+                change="Capture the step in CUDA graphs.",
+                strength="strong",
+                basis="measured",
+                recoverable_s=Quantity(value=0.48),
+                recoverable_frac=Quantity(value=0.75),
+            ),
+        ),
+    }
+    return RecordedTrace(**{**fields, **overrides})
+
+
+def make_profile_result(**overrides: Any) -> ProfileResult:
+    """One recording whose profiled steps take 1.2 times as long."""
+    fields: dict[str, Any] = {
+        "model": make_loaded("bfloat16"),
+        "cold": make_cold(),
+        "prefill_s": make_samples(0.2, 6),
+        "decode_step_s": make_samples(0.05, 12),
+        "profiled_step_s": make_samples(0.06, 8),
+        "overhead_ratio": Quantity(value=1.2),
+        "traces": (make_recorded_trace(),),
+        "nsys_reason": "the nsys binary is not on the agent's path",
+        "memory_reason": "there is no CUDA device",
+    }
+    return ProfileResult(**{**fields, **overrides})
+
+
 def make_verify_result(
     candidate: EngineSettings | None = None,
     *,
@@ -517,9 +575,22 @@ def make_trial(
 def _config_for(measurements: Measurements | None) -> ExperimentConfig:
     if isinstance(measurements, KvCacheResult):
         return KvCacheConfig()
+    if isinstance(measurements, ProfileResult):
+        return ProfileConfig()
     if isinstance(measurements, VerifyResult):
         return VerifyConfig(candidate=measurements.candidate)
+    if isinstance(measurements, InsideResult):
+        return _INSIDE[measurements.experiment]()
     return BaselineConfig()
+
+
+_INSIDE: dict[str, Callable[[], ExperimentConfig]] = {
+    "attention": AttentionConfig,
+    "batching": BatchingConfig,
+    "calibrate": CalibrateConfig,
+    "kernels": KernelsConfig,
+    "quantisation": QuantisationConfig,
+}
 
 
 def make_current(**result: Any) -> TrialEvidence:

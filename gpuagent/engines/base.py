@@ -7,8 +7,9 @@ returns only after the device has finished, so that a clock around the call meas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from gpuagent.models import ResolvedModel
 from gpuagent.wire import EngineSettings
@@ -91,6 +92,12 @@ class Engine(Protocol):
         """Drop the batch's cache. The batch is not usable afterwards."""
         ...
 
+    def layer_ranges(
+        self, mark: Callable[[str], AbstractContextManager[Any]]
+    ) -> AbstractContextManager[None]:
+        """While the context is open, each layer of the model runs inside `mark("layer_N")`."""
+        ...
+
     def negative_log_likelihood(self, tokens: Sequence[int]) -> float:
         """Sum over tokens[1:] of -ln p(token | all before it), in nats, computed in float32."""
         ...
@@ -115,4 +122,30 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Drop the model and give its memory back."""
+        ...
+
+
+@runtime_checkable
+class InProcessEngine(Engine, Protocol):
+    """An engine whose model is a torch module in this process, open to experiments on its parts.
+
+    module: the model in eval mode without gradients. device: where it is. cache_argument: name of
+    the cache in the module's forward() and output.
+    """
+
+    @property
+    def module(self) -> Any: ...
+
+    @property
+    def device(self) -> Any: ...
+
+    @property
+    def cache_argument(self) -> str: ...
+
+    def replace_module(self, module: Any) -> None:
+        """Run `module`, the same architecture in another format, from now on."""
+        ...
+
+    def tokens(self, batch: Batch) -> list[list[int]]:
+        """All tokens of every sequence so far."""
         ...

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +120,18 @@ class TransformersEngine:
             weights_reason=reason,
         )
 
+    @property
+    def module(self) -> Any:
+        """The loaded model; experiments may replace its parts, since they own this engine."""
+        return self._model
+
+    def replace_module(self, module: Any) -> None:
+        self._model = module
+
+    @property
+    def cache_argument(self) -> str:
+        return self._cache_name
+
     # --- text ----------------------------------------------------------------------------------
 
     def encode(self, text: str) -> list[int] | None:
@@ -180,6 +192,16 @@ class TransformersEngine:
         """All tokens of every sequence so far."""
         rows: list[list[int]] = _own(batch).ids.tolist()
         return rows
+
+    @contextmanager
+    def layer_ranges(self, mark: Callable[[str], AbstractContextManager[Any]]) -> Iterator[None]:
+        """Hooks on the decoder layers: their longest list in the model is taken for them."""
+        lists = [m for m in self._model.modules() if isinstance(m, torch.nn.ModuleList)]
+        layers = max(lists, key=len, default=())
+        with ExitStack() as hooks:
+            for index, layer in enumerate(layers):
+                _mark_layer(hooks, layer, f"layer_{index}", mark)
+            yield
 
     def negative_log_likelihood(self, tokens: Sequence[int]) -> float:
         with self._computing("scoring the text"):
@@ -254,6 +276,27 @@ class TransformersEngine:
                 self._synchronise()
         except (RuntimeError, ValueError, TypeError, IndexError, MemoryError) as error:
             raise as_agent_error(error, doing=doing) from error
+
+
+def _mark_layer(
+    hooks: ExitStack,
+    layer: torch.nn.Module,
+    name: str,
+    mark: Callable[[str], AbstractContextManager[Any]],
+) -> None:
+    """Open a range before the layer's forward and close it after, also when it raises."""
+    opened: list[AbstractContextManager[Any]] = []
+
+    def before(*_: object) -> None:
+        opened.append(mark(name))
+        opened[-1].__enter__()
+
+    def after(*_: object) -> None:
+        if opened:
+            opened.pop().__exit__(None, None, None)
+
+    hooks.callback(layer.register_forward_pre_hook(before).remove)
+    hooks.callback(layer.register_forward_hook(after, always_call=True).remove)
 
 
 def _own(batch: Batch) -> TorchBatch:

@@ -9,8 +9,14 @@ from gpuagent.experiments.base import Experiment
 from gpuagent.wire import FailureReason
 
 EXPERIMENTS: dict[str, str] = {
+    "attention": "gpuagent.experiments.attention:run",
     "baseline": "gpuagent.experiments.baseline:run",
+    "batching": "gpuagent.experiments.batching:run",
+    "calibrate": "gpuagent.experiments.calibrate:run",
+    "kernels": "gpuagent.experiments.kernels:run",
     "kv_cache": "gpuagent.experiments.kv_cache:run",
+    "profile": "gpuagent.experiments.profile:run",
+    "quantisation": "gpuagent.experiments.quantisation:run",
     "verify": "gpuagent.experiments.verify:run",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from gpuagent.engines.base import Engine, LoadReport, Tick
@@ -73,7 +74,9 @@ class RunContext:
     open_engine: loads the spec's model with some settings; the runner closes what was opened.
     tick: call it between steps; raises when the trial is to stop. begin_measuring: call it once
     after the warm-up, the watch over the machine starts there. deadline: clock time by which the
-    result should be there; experiments shorten what can be shortened.
+    result should be there; experiments shorten what can be shortened. work_dir: for files that the
+    result announces; None where nobody fetches any. model_roots: for an experiment that runs the
+    model in a process of its own.
     """
 
     spec: TrialSpec
@@ -85,6 +88,8 @@ class RunContext:
     load_text: Callable[[str | None], Passage]
     begin_measuring: Callable[[], None]
     deadline: float
+    work_dir: Path | None = None
+    model_roots: Sequence[Path] = ()
     facts: Facts = field(default_factory=Facts)
 
     def remaining_s(self) -> float:

@@ -19,8 +19,15 @@ from gpuagent.validity.limits import (
 )
 from gpuagent.validity.window import Observed
 from gpuagent.wire import EnvironmentSnapshot, GpuSample
+from gpuagent.wire.inside import InsideResult, samples_of
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
-from gpuagent.wire.trial import BaselineResult, KvCacheResult, Measurements, VerifyResult
+from gpuagent.wire.trial import (
+    BaselineResult,
+    KvCacheResult,
+    Measurements,
+    ProfileResult,
+    VerifyResult,
+)
 
 
 def assess(
@@ -374,6 +381,12 @@ def _times_of(result: Measurements) -> Iterable[float]:
         for point in result.points:
             yield from point.cached_step_s.values
             yield from point.uncached_step_s.values
+    elif isinstance(result, ProfileResult):
+        yield from result.prefill_s.values
+        yield from result.decode_step_s.values
+    elif isinstance(result, InsideResult):
+        for samples in samples_of(result):
+            yield from samples.values
     for request in _requests_of(result) or ():
         if request.token_s:
             yield request.token_s[-1] - request.sent_s

@@ -12,10 +12,33 @@ from pydantic import Field, StringConstraints, model_validator
 from gpuagent.wire.agent import EnvironmentSnapshot
 from gpuagent.wire.base import WIRE_VERSION, WireModel
 from gpuagent.wire.failure import Failure
+from gpuagent.wire.inside import (
+    AttentionConfig,
+    AttentionResult,
+    BatchingConfig,
+    BatchingResult,
+    CalibrateConfig,
+    CalibrateResult,
+    KernelsConfig,
+    KernelsResult,
+    QuantisationConfig,
+    QuantisationResult,
+)
+from gpuagent.wire.loaded import ColdStart as ColdStart
+from gpuagent.wire.loaded import LoadedModel as LoadedModel
+from gpuagent.wire.loaded import Perplexity as Perplexity
 from gpuagent.wire.measure import Quantity, RequestRecord, Samples, Validity
 from gpuagent.wire.model import ModelRef
 from gpuagent.wire.settings import EngineSettings
-from gpuagent.wire.units import Bytes, Name, PositiveSeconds, PositiveTokens, Seconds, Tokens
+from gpuagent.wire.units import (
+    Bytes,
+    Name,
+    PositiveSeconds,
+    PositiveTokens,
+    Seconds,
+    Text,
+    Tokens,
+)
 from gpuagent.wire.workload import Workload
 
 # --- configs -----------------------------------------------------------------------------------
@@ -24,7 +47,7 @@ from gpuagent.wire.workload import Workload
 class BaselineConfig(WireModel):
     """Prefill and decode timed apart on a small grid, then the workload's own requests.
 
-    text_path: a text file on the agent for perplexity (WikiText-2); None takes the built-in one.
+    text_path: a text file on the agent for perplexity (WikiText-2); None takes the agent's own.
     """
 
     experiment: Literal["baseline"] = "baseline"
@@ -64,36 +87,38 @@ class VerifyConfig(WireModel):
     text_path: Annotated[str, Field(max_length=1000)] | None = None
 
 
+class ProfileConfig(WireModel):
+    """A few prefill and decode steps under a profiler, beside the same steps without one.
+
+    recorder: `torch` records with torch.profiler and, where the nsys binary exists, once more under
+    nsys; `marks` only sets ranges and the capture window, which is what runs under nsys.
+    repeats: how often the sequence runs without a profiler, as the base of the overhead.
+    """
+
+    experiment: Literal["profile"] = "profile"
+    batch: PositiveTokens = 1
+    input_tokens: PositiveTokens = 128
+    prefill_steps: Annotated[int, Field(ge=1, le=10)] = 2
+    decode_steps: Annotated[int, Field(ge=3, le=50)] = 4
+    warmup_steps: Annotated[int, Field(ge=1, le=20)] = 2
+    repeats: Annotated[int, Field(ge=3, le=50)] = 3
+    recorder: Literal["torch", "marks"] = "torch"
+
+
 ExperimentConfig = Annotated[
-    BaselineConfig | KvCacheConfig | VerifyConfig, Field(discriminator="experiment")
+    BaselineConfig
+    | KvCacheConfig
+    | VerifyConfig
+    | ProfileConfig
+    | CalibrateConfig
+    | KernelsConfig
+    | AttentionConfig
+    | QuantisationConfig
+    | BatchingConfig,
+    Field(discriminator="experiment"),
 ]
 
 # --- results -----------------------------------------------------------------------------------
-
-
-class LoadedModel(WireModel):
-    """What the engine really loaded.
-
-    stored_weight_bytes: sum over distinct parameter tensors (a tied head counts once).
-    """
-
-    architecture: Name
-    dtype: Name
-    attention: Name
-    device: Name
-    params: Annotated[int, Field(ge=1)]
-    stored_weight_bytes: Bytes
-    random_weights: bool
-
-
-class ColdStart(WireModel):
-    """Times that a warm process does not pay, kept apart from every warm number."""
-
-    import_s: Seconds
-    load_s: Seconds
-    first_request_ttft_s: Seconds
-    warmup_s: Seconds
-    warmup_iterations: Annotated[int, Field(ge=0)]
 
 
 class GridCell(WireModel):
@@ -109,16 +134,6 @@ class GridCell(WireModel):
     decode_step_s: Samples
     peak_memory_bytes: Quantity
     joules_per_token: Quantity
-
-
-class Perplexity(WireModel):
-    """exp(mean negative log likelihood) over `tokens` predicted tokens of `text`."""
-
-    value: Annotated[float, Field(gt=0)]
-    tokens: PositiveTokens
-    text: Name
-    text_sha256: Name
-    window_tokens: PositiveTokens
 
 
 class BaselineResult(WireModel):
@@ -198,8 +213,109 @@ class VerifyResult(WireModel):
     perplexity_reason: str | None = None
 
 
+class Artifact(WireModel):
+    """A file that belongs to an attempt. Announced first, bytes after, hash checked."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    size_bytes: Annotated[int, Field(ge=0, le=512 * 1024 * 1024)]
+
+
+class TraceFinding(WireModel):
+    """One thing worth changing in a recorded trace. recoverable_s is of the trace's window."""
+
+    code: Name
+    title: Name
+    detail: Text
+    change: Text
+    strength: Name
+    basis: Text
+    recoverable_s: Quantity
+    recoverable_frac: Quantity
+
+
+class ProfiledShare(WireModel):
+    """Time of one kernel class, or of one operator on a machine without a GPU.
+
+    frac: of summed GPU time, or of summed operator time without nested operators.
+    """
+
+    name: Name
+    count: Annotated[int, Field(ge=0)]
+    time_s: Seconds
+    frac: Annotated[float, Field(ge=0, le=1.000001)]
+
+
+class RecordedTrace(WireModel):
+    """One recording in short; the whole report is made again from the file `artifact`.
+
+    work: whether GPU work or, without a GPU, CPU operators are described. bottleneck: class of the
+    verdict, `cpu_work` for operators. artifact_reason: why the file is not sent.
+    """
+
+    recorder: Literal["torch", "nsys"]
+    work: Literal["gpu", "cpu"]
+    bottleneck: Name
+    confidence: Literal["high", "medium", "low"]
+    confidence_reason: Text
+    sentence: Text
+    window_s: Quantity
+    busy_frac: Quantity
+    idle_frac: Quantity
+    shares: Annotated[tuple[ProfiledShare, ...], Field(max_length=40)]
+    findings: Annotated[tuple[TraceFinding, ...], Field(max_length=20)] = ()
+    artifact: Artifact | None = None
+    artifact_reason: Text | None = None
+
+
+class MemorySnapshot(WireModel):
+    """What PyTorch's own allocator held at the end of the recording, converted in the agent.
+
+    NCCL and direct cudaMalloc are invisible to it. fragmentation_frac: 1 - allocated / reserved,
+    both at their peaks.
+    """
+
+    allocated_peak_bytes: Bytes
+    reserved_peak_bytes: Bytes
+    fragmentation_frac: Annotated[float, Field(ge=0, le=1)]
+    segments: Annotated[int, Field(ge=0)]
+    largest_free_bytes: Bytes
+    alloc_retries: Annotated[int, Field(ge=0)]
+    ooms: Annotated[int, Field(ge=0)]
+
+
+class ProfileResult(WireModel):
+    """What the profilers saw, and what looking cost.
+
+    overhead_ratio: median decode step under torch.profiler over the median without one.
+    prefill_s and decode_step_s: without a profiler; profiled_step_s: decode steps under it.
+    nsys_reason: why there is no recording of nsys. memory_reason: why there is no snapshot.
+    """
+
+    experiment: Literal["profile"] = "profile"
+    model: LoadedModel
+    cold: ColdStart
+    prefill_s: Samples
+    decode_step_s: Samples
+    profiled_step_s: Samples
+    overhead_ratio: Quantity
+    traces: Annotated[tuple[RecordedTrace, ...], Field(max_length=4)]
+    nsys_reason: Text | None = None
+    memory: MemorySnapshot | None = None
+    memory_reason: Text | None = None
+
+
 Measurements = Annotated[
-    BaselineResult | KvCacheResult | VerifyResult, Field(discriminator="experiment")
+    BaselineResult
+    | KvCacheResult
+    | VerifyResult
+    | ProfileResult
+    | CalibrateResult
+    | KernelsResult
+    | AttentionResult
+    | QuantisationResult
+    | BatchingResult,
+    Field(discriminator="experiment"),
 ]
 
 # --- the trial itself --------------------------------------------------------------------------
@@ -234,14 +350,6 @@ class TrialResult(WireModel):
     validity: Validity
     started_at_s: Seconds
     duration_s: Seconds
-
-
-class Artifact(WireModel):
-    """A file that belongs to an attempt. Announced first, bytes after, hash checked."""
-
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    size_bytes: Annotated[int, Field(ge=0, le=512 * 1024 * 1024)]
 
 
 class TrialOutcome(WireModel):

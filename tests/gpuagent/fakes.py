@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,11 @@ class FakeEngine:
 
     def release(self, batch: Batch) -> None:
         self.held_bytes = 1_000_000
+
+    def layer_ranges(
+        self, mark: Callable[[str], AbstractContextManager[Any]]
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def negative_log_likelihood(self, tokens: Sequence[int]) -> float:
         return self.nll_per_token * (len(tokens) - 1)

@@ -36,6 +36,13 @@ from gpuagent.wire import (
     parse_from_peer,
     wire_version_accepted,
 )
+from gpuagent.wire.inside import (
+    AttentionConfig,
+    BatchingConfig,
+    CalibrateConfig,
+    KernelsConfig,
+    QuantisationConfig,
+)
 from gpuagent.wire.protocol import (
     ClaimReply,
     ClaimRequest,
@@ -51,8 +58,15 @@ from gpuagent.wire.protocol import (
     ResultRequest,
     TelemetryRequest,
 )
-from gpuagent.wire.trial import Artifact, BaselineConfig, KvCacheConfig, VerifyConfig
-from tests import builders
+from gpuagent.wire.trial import (
+    Artifact,
+    BaselineConfig,
+    ExperimentConfig,
+    KvCacheConfig,
+    ProfileConfig,
+    VerifyConfig,
+)
+from tests import builders, inside_builders
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -99,7 +113,7 @@ WORKLOAD = Workload(
 )
 
 
-def spec(config: BaselineConfig | KvCacheConfig | VerifyConfig) -> TrialSpec:
+def spec(config: ExperimentConfig) -> TrialSpec:
     return TrialSpec(
         trial_id=TRIAL_ID,
         model=HubModel(id="Qwen/Qwen3-8B", revision="0" * 40),
@@ -129,6 +143,12 @@ MESSAGES: dict[str, WireModel] = {
     ),
     "trial_spec_baseline": spec(BaselineConfig()),
     "trial_spec_kv_cache": spec(KvCacheConfig()),
+    "trial_spec_profile": spec(ProfileConfig()),
+    "trial_spec_calibrate": spec(CalibrateConfig()),
+    "trial_spec_kernels": spec(KernelsConfig()),
+    "trial_spec_attention": spec(AttentionConfig()),
+    "trial_spec_quantisation": spec(QuantisationConfig()),
+    "trial_spec_batching": spec(BatchingConfig()),
     "trial_spec_verify": spec(VerifyConfig(candidate=EngineSettings(dtype="float32"))),
     "register_request": RegisterRequest(
         registration_token="tar_12345678_secret", slug="h100-a", hello=HELLO
@@ -179,6 +199,22 @@ MESSAGES: dict[str, WireModel] = {
         lease=LEASE, outcome=outcome(builders.make_baseline_result(n_requests=2))
     ),
     "result_kv_cache": ResultRequest(lease=LEASE, outcome=outcome(builders.make_kv_result())),
+    "result_profile": ResultRequest(lease=LEASE, outcome=outcome(builders.make_profile_result())),
+    "result_calibrate": ResultRequest(
+        lease=LEASE, outcome=outcome(inside_builders.make_calibrate_result())
+    ),
+    "result_kernels": ResultRequest(
+        lease=LEASE, outcome=outcome(inside_builders.make_kernels_result())
+    ),
+    "result_attention": ResultRequest(
+        lease=LEASE, outcome=outcome(inside_builders.make_attention_result())
+    ),
+    "result_quantisation": ResultRequest(
+        lease=LEASE, outcome=outcome(inside_builders.make_quantisation_result())
+    ),
+    "result_batching": ResultRequest(
+        lease=LEASE, outcome=outcome(inside_builders.make_batching_result())
+    ),
     "result_verify": ResultRequest(
         lease=LEASE, outcome=outcome(builders.make_verify_result(requests_per_run=2))
     ),

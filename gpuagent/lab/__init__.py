@@ -1,0 +1,1 @@
+"""Measurements on torch itself: ceilings, kernels, attention, formats. For experiments only."""

@@ -1,0 +1,269 @@
+"""The experiments on the model itself, for real, on a two-layer Llama with random weights."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from gpuagent.errors import AgentError, CancelledByServer
+from gpuagent.experiments import batching
+from gpuagent.lab import attention, ceilings, formats, kernels
+from gpuagent.runner import run_trial
+from gpuagent.wire import FailureReason, LengthSpec
+from gpuagent.wire.inside import (
+    AttentionConfig,
+    AttentionResult,
+    BatchingConfig,
+    BatchingResult,
+    CalibrateConfig,
+    CalibrateResult,
+    KernelsConfig,
+    KernelsResult,
+    QuantisationConfig,
+    QuantisationResult,
+)
+from gpuagent.wire.trial import ExperimentConfig, TrialResult
+from tests.gpuagent.fakes import FakeClock, FakeEngine, fake_context, tiny_spec
+
+CPU = torch.device("cpu")
+
+
+def measured(
+    config: ExperimentConfig, *, cancel: Callable[[], bool] = lambda: False
+) -> TrialResult:
+    return run_trial(
+        tiny_spec(config=config), emit=lambda *a, **k: None, should_cancel=cancel, model_roots=[]
+    )
+
+
+# --- calibrate ---------------------------------------------------------------------------------
+
+
+def test_ceilings_are_the_best_of_their_samples_and_say_what_is_missing() -> None:
+    result = measured(CalibrateConfig(repeats=5, size_frac=0.02))
+    assert isinstance(result.measurements, CalibrateResult)
+    found = result.measurements.ceilings
+    for entry in found.entries:
+        assert (entry.rate.value is None) == (entry.seconds.n == 0)
+        if entry.kind == "launch":
+            assert entry.rate.value == min(entry.seconds.values)
+        elif entry.rate.value is not None:
+            assert entry.rate.value == pytest.approx(entry.work / min(entry.seconds.values))
+    assert found.rate("read")
+    assert found.rate("gemm", "float32")
+    assert found.rate("gemm", "float8") is None
+    assert found.rate("all_reduce") is None
+    assert result.environment.device == "cpu"
+    assert result.environment.threads == found.threads
+
+
+def test_only_the_kinds_that_are_asked_for_are_measured() -> None:
+    found = ceilings.measure(
+        CPU, repeats=5, size_frac=0.01, tick=lambda: None, only=frozenset({"launch"})
+    )
+    assert [entry.kind for entry in found.entries] == ["launch"]
+    assert found.clock_hz.value is None
+
+
+def test_a_cancel_stops_between_samples() -> None:
+    with pytest.raises(CancelledByServer):
+        measured(CalibrateConfig(size_frac=0.01), cancel=lambda: True)
+
+
+# --- kernels -----------------------------------------------------------------------------------
+
+
+def test_every_linear_layer_of_the_model_is_timed_against_its_ceiling() -> None:
+    config = KernelsConfig(
+        batch_sizes=(1,), input_tokens=8, dtypes=("float32",), repeats=5, compile=False
+    )
+    result = measured(config).measurements
+    assert isinstance(result, KernelsResult)
+    decode = [g for g in result.gemms if g.rows == 1]
+    # Seven projections in each of two layers, and the head.
+    assert sum(g.per_step for g in decode) == 2 * 7 + 1
+    for gemm in result.gemms:
+        assert gemm.flops == 2 * gemm.rows * gemm.n * gemm.k
+        assert gemm.seconds.n == 5
+        assert gemm.ceiling_s.value is not None
+    eager, graph, compiled = result.steps
+    assert eager.form == "eager"
+    assert eager.seconds.n == 5
+    assert graph.reason == "CUDA graphs need a CUDA device"
+    assert compiled.reason == "the trial asked for none"
+    assert result.costs.operators.value
+    assert result.costs.allocations.value
+    assert all(f.compiled_reason and not f.compiled_s.n for f in result.fused)
+
+
+def test_a_compiler_that_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no C++ compiler\nstack")
+
+    monkeypatch.setattr(torch, "compile", broken)
+    x = torch.ones(2, 4)
+    found = kernels.measure_chain(
+        kernels._Chain("norm", lambda a: a * 2, (x,), 3),
+        rows=2,
+        ceilings=ceilings.measure(
+            CPU, repeats=5, size_frac=0.01, tick=lambda: None, only=frozenset({"read"})
+        ),
+        repeats=5,
+        tick=lambda: None,
+        no_compile=None,
+    )
+    assert found.compiled_s.n == 0
+    assert found.compiled_reason == "torch.compile does not work here: no C++ compiler"
+
+
+def test_an_unknown_dtype_is_refused_by_name() -> None:
+    with pytest.raises(AgentError, match="dtypes: int3") as caught:
+        measured(KernelsConfig(dtypes=("int3",)))
+    assert caught.value.reason is FailureReason.CONFIG_ERROR
+
+
+# --- attention ---------------------------------------------------------------------------------
+
+
+def test_variants_are_exact_and_windows_store_and_compute_less() -> None:
+    config = AttentionConfig(
+        context_tokens=(64, 600), window=128, global_tokens=4, perplexity_tokens=0
+    )
+    result = measured(config).measurements
+    assert isinstance(result, AttentionResult)
+    ran = [v for v in result.variants if v.reason is None]
+    assert {"eager", "sdpa", "sdpa math"} <= {v.name for v in ran}
+    for variant in ran:
+        assert variant.error.value is not None
+        assert variant.plain_error.value is not None
+        assert variant.error.value <= 2 * variant.plain_error.value + 1e-12, variant.name
+        assert [p.seconds.n for p in variant.points] == [5, 5]
+    own, mqa, window = [v for v in ran if v.kind == "structure"]
+    assert [own.kv_heads, mqa.kv_heads, window.kv_heads] == [2, 1, 2]
+    assert mqa.points[1].cache_bytes * 2 == own.points[1].cache_bytes
+    assert window.points[1].cache_bytes == own.points[1].cache_bytes * 132 // 600
+    assert window.points[1].flops < own.points[1].flops
+    assert own.perplexity_reason
+
+
+@pytest.mark.parametrize("tokens", [100, 128, 129, 400])
+@pytest.mark.parametrize("global_tokens", [0, 7])
+def test_block_skipping_gives_what_the_dense_mask_gives(tokens: int, global_tokens: int) -> None:
+    structure = attention.Structure("w", 2, window=60, global_tokens=global_tokens)
+    torch.manual_seed(0)
+    q = torch.randn(1, 4, tokens, 16)
+    k, v = torch.randn(1, 2, tokens, 16), torch.randn(1, 2, tokens, 16)
+    got = attention.attend(q, k, v, structure)
+    exact = attention.reference(q, k, v, structure, torch.float64)
+    assert torch.allclose(got.double(), exact, atol=1e-5)
+    mask = attention.causal_mask(tokens, 60, global_tokens, CPU)
+    assert structure.pairs(tokens) == int(mask.sum())
+    assert structure.pairs(tokens) <= structure.computed_pairs(tokens)
+
+
+def test_pooling_keys_is_pooling_their_weights() -> None:
+    torch.manual_seed(0)
+    weight, x = torch.randn(4 * 8, 16), torch.randn(5, 16)
+    heads = (x @ weight.t()).view(5, 4, 8).permute(1, 0, 2)[None]
+    pooled_weight = weight.view(2, 2, 8, 16).mean(dim=1).reshape(2 * 8, 16)
+    expected = (x @ pooled_weight.t()).view(5, 2, 8).permute(1, 0, 2)[None]
+    assert torch.allclose(attention.pool_heads(heads, 2), expected, atol=1e-5)
+
+
+# --- quantisation ------------------------------------------------------------------------------
+
+
+def test_formats_are_compared_with_the_first_that_runs() -> None:
+    config = QuantisationConfig(
+        methods=("float8", "float32", "int8_weight_only", "int8_dynamic"),
+        decode_steps=2,
+        prompts=3,
+        answer_tokens=3,
+        prompt_tokens=5,
+        input_tokens=8,
+    )
+    result = measured(config).measurements
+    assert isinstance(result, QuantisationResult)
+    float8, float32, weight_only, dynamic = result.variants
+    assert float8.reason
+    assert float32.agreement_reason == "it is the reference"
+    for variant in (weight_only, dynamic):
+        assert len(variant.agreed_tokens) == 3
+        assert max(variant.agreed_tokens) <= 3
+        assert variant.decode_step_s.n == 5 * 2
+        assert variant.weight_bytes.value is not None
+        assert float32.weight_bytes.value is not None
+        assert variant.weight_bytes.value < float32.weight_bytes.value
+        assert "random weights" in (variant.perplexity_reason or "")
+
+
+def test_int8_rows_are_off_by_half_a_level_at_most() -> None:
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 32, bias=True)
+    changed = formats.Int8Linear(linear)
+    restored = changed.quantised.float() * changed.scale[:, None]
+    half = changed.scale[:, None] / 2
+    assert bool(((restored - linear.weight).abs() <= half * 1.001).all())
+    x = torch.randn(3, 64)
+    expected = x @ restored.t() + linear.bias
+    assert torch.allclose(changed(x), expected, atol=1e-4)
+
+
+def test_where_no_format_runs_the_trial_fails_with_the_reason() -> None:
+    with pytest.raises(AgentError, match="methods: none of float8, as_stored"):
+        measured(QuantisationConfig(methods=("float8", "as_stored")))
+
+
+# --- batching ----------------------------------------------------------------------------------
+
+
+def test_batches_padding_and_chunks_are_measured() -> None:
+    config = BatchingConfig(
+        batch_sizes=(1, 2),
+        input_tokens=8,
+        decode_steps=2,
+        mixed_requests=8,
+        chunk_tokens=(16,),
+        chunked_input_tokens=40,
+    )
+    result = measured(config).measurements
+    assert isinstance(result, BatchingResult)
+    assert [p.batch for p in result.points] == [1, 2]
+    assert all(p.decode_step_s.n == 10 for p in result.points)
+    mixed, sorted_ = result.padding
+    assert sorted_.computed_tokens <= mixed.computed_tokens
+    assert mixed.useful_tokens == sorted_.useful_tokens <= sorted_.computed_tokens
+    chunked, whole = result.chunks
+    assert (chunked.chunk_tokens, whole.chunk_tokens) == (16, 40)
+    assert chunked.longest_chunk_s.value is not None
+    assert chunked.longest_chunk_s.value < max(chunked.seconds.values)
+
+
+class _SmallMemory(FakeEngine):
+    def prefill(self, prompts, *, use_cache):  # type: ignore[no-untyped-def]
+        if len(prompts) == 4 and len(prompts[0]) == 8:
+            raise AgentError(FailureReason.OUT_OF_MEMORY, "needs 9 GiB")
+        return super().prefill(prompts, use_cache=use_cache)
+
+
+def test_a_batch_that_does_not_fit_is_a_result() -> None:
+    clock = FakeClock()
+    config = BatchingConfig(batch_sizes=(1, 4, 8), input_tokens=8)
+    context = fake_context(
+        tiny_spec(config=config), clock=clock, engine=_SmallMemory(clock, step_s=0.02)
+    )
+    result = batching.run(context)
+    assert [p.batch for p in result.points] == [1, 4]
+    assert result.points[0].decode_step_s.values == pytest.approx([0.02] * 20)
+    assert "needs 9 GiB" in (result.points[1].reason or "")
+    assert all("process" in (chunk.reason or "") for chunk in result.chunks)
+
+
+def test_a_fixed_length_is_mixed_around_its_mean() -> None:
+    lengths = batching.mixed_lengths(LengthSpec(mean=100), 400, 10_000, random.Random(1))
+    assert len(set(lengths)) > 50
+    assert 85 < sum(lengths) / len(lengths) < 115
+    assert max(batching.mixed_lengths(LengthSpec(mean=1), 50, 3, random.Random(1))) <= 3
