@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from advisor.shapes import ModelShape
 from gpuagent.wire import EngineSettings, Failure, StudySpec, TrialResult, TrialSpec
+from gpuagent.wire.ceilings import Ceilings
 from gpuagent.wire.inside import (
     AttentionResult,
     BatchingResult,
@@ -43,13 +44,18 @@ Measurement = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """The hardware of the study's agent. `kind` is "cpu" where it has no usable GPU."""
+    """The hardware of the study's agent. `kind` is "cpu" where it has no usable GPU.
+
+    ceilings: what its last calibration measured; ceilings_before: the one before that.
+    """
 
     agent: str
     kind: Literal["cpu", "gpu"]
     name: str
     count: int
     memory_bytes: int | None
+    ceilings: Ceilings | None = None
+    ceilings_before: Ceilings | None = None
 
 
 @dataclass(frozen=True, slots=True)

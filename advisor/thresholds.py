@@ -80,6 +80,47 @@ MAX_PERPLEXITY_INCREASE = Threshold(
     source="reliability checklist row 18: at least 99 % of the reference score",
     date="2026-12-02",
 )
+PROFILE_MAX_OVERHEAD = Threshold(
+    id="profile-max-overhead",
+    value=1.5,
+    unit="×",
+    meaning="above it a profiled step is so much slower that host-bound answers lose confidence",
+    source="own choice: beyond half a step the profiler's own work on the host may be the delay "
+    "that the trace shows; a two-layer model on CPU measured 2.8",
+    date="2026-12-02",
+)
+CEILING_DRIFT = Threshold(
+    id="ceiling-drift",
+    value=0.10,
+    unit="share",
+    meaning="a device whose ceiling falls by more than this since its last calibration has changed",
+    source="own choice: best-of-seven ceilings of one machine agree within a few per cent",
+    date="2026-12-02",
+)
+ATTENTION_MIN_GAIN = Threshold(
+    id="attention-min-gain",
+    value=1.2,
+    unit="×",
+    meaning="another attention implementation is worth a change from this factor on",
+    source="own choice: attention is a part of a step, so less would not be seen in a request",
+    date="2026-12-02",
+)
+ATTENTION_MAX_ERROR = Threshold(
+    id="attention-max-error",
+    value=2.0,
+    unit="× the error of plain PyTorch",
+    meaning="an implementation further from float64 than this is not exact",
+    source="test rule of the flash-attn project: at most twice the error of plain PyTorch",
+    date="2026-12-02",
+)
+PADDING_MIN_SAVING = Threshold(
+    id="padding-min-saving",
+    value=0.10,
+    unit="share of time",
+    meaning="sorting prompts by length is worth a change from this saving on",
+    source="own choice: well above the spread of repeated prefills",
+    date="2026-12-02",
+)
 PREFILL_MAX_SHARE = Threshold(
     id="prefill-max-share",
     value=0.5,
@@ -105,6 +146,11 @@ THRESHOLDS: tuple[Threshold, ...] = (
     DECODE_MIN_EFFICIENCY,
     UNVERIFIED_NOISE,
     MAX_PERPLEXITY_INCREASE,
+    PROFILE_MAX_OVERHEAD,
+    CEILING_DRIFT,
+    ATTENTION_MIN_GAIN,
+    ATTENTION_MAX_ERROR,
+    PADDING_MIN_SAVING,
     PREFILL_MAX_SHARE,
     PREFILL_MIN_OUTPUT,
 )

@@ -1,4 +1,4 @@
-"""`python -m gpuagent register | run | doctor | once SPEC.json`."""
+"""`python -m gpuagent register | run | calibrate | doctor | once SPEC.json`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from gpuagent.config import (
     write_identity,
 )
 from gpuagent.errors import ConfigError
-from gpuagent.wire import TrialSpec
+from gpuagent.wire import TrialEvent, TrialSpec
+from gpuagent.wire.ceilings import CEILING_UNITS
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
@@ -57,7 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     register.add_argument("--server", required=True, help="address of the dashboard")
     register.add_argument("--token", required=True, help="one-time registration token (tar_…)")
     register.add_argument("--name", default=None, help="name of this agent; default: host name")
+    register.add_argument(
+        "--no-calibrate", action="store_true", help="do not measure the device's ceilings now"
+    )
     register.set_defaults(run=_register)
+
+    calibrate = commands.add_parser("calibrate", help="measure what this device can do at most")
+    calibrate.add_argument("--json", action="store_true")
+    calibrate.set_defaults(run=_calibrate)
 
     run = commands.add_parser("run", help="work: claim trials, run them, report")
     run.set_defaults(run=_run)
@@ -78,8 +86,23 @@ def _slug(text: str) -> str:
     return slug or "agent"
 
 
+def _calibrate(args: argparse.Namespace, config: AgentConfig) -> int:
+    from gpuagent import calibration
+
+    found = calibration.calibrate(config, _show_event)
+    if args.json:
+        print(found.model_dump_json(indent=2))
+        return EXIT_OK
+    for entry in found.entries:
+        value = entry.rate.value
+        unit = CEILING_UNITS.get(entry.kind, "B/s")
+        text = f"{value:.3g} {unit}" if value is not None else f"- ({entry.rate.reason})"
+        print(f"{entry.kind + ' ' + entry.variant:24} {text}")
+    return EXIT_OK
+
+
 def _register(args: argparse.Namespace, config: AgentConfig) -> int:
-    from gpuagent import environment
+    from gpuagent import calibration, environment
 
     address = server_url(args.server)
     slug = _slug(args.name or socket.gethostname())
@@ -103,6 +126,12 @@ def _register(args: argparse.Namespace, config: AgentConfig) -> int:
             broker_url=reply.broker_url,
         ),
     )
+    if not args.no_calibrate:
+        try:
+            # The next claim carries them to the server.
+            calibration.calibrate(config, _show_event)
+        except ConfigError as error:
+            print(f"gpuagent register: {error}; try gpuagent calibrate", file=sys.stderr)
     print(f"Registered as {reply.slug}. Next: python -m gpuagent run")
     return EXIT_OK
 
@@ -164,8 +193,12 @@ def _once(args: argparse.Namespace, config: AgentConfig) -> int:
 
 def _show(process: object) -> None:
     for event in process.poll_events():  # type: ignore[attr-defined]
-        share = f"{event.done_frac:4.0%} " if event.done_frac is not None else ""
-        print(f"{event.phase:8} {share}{event.message}", file=sys.stderr)
+        _show_event(event)
+
+
+def _show_event(event: TrialEvent) -> None:
+    share = f"{event.done_frac:4.0%} " if event.done_frac is not None else ""
+    print(f"{event.phase:8} {share}{event.message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

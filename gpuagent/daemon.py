@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from gpuagent import environment, models
+from gpuagent import calibration, environment, models
 from gpuagent.client import AdvisorClient, ClientError, LeaseLost, Refused, Unreachable
 from gpuagent.config import AgentConfig, Identity
 from gpuagent.errors import ConfigError
@@ -153,8 +153,10 @@ class Daemon:
         if self._hello is None:
             self._hello = environment.build_hello(self._config.model_roots)
         found = models.scan_models(self._config.model_roots)
-        if found != self._hello.models:
-            self._hello = self._hello.model_copy(update={"models": found})
+        ceilings = calibration.stored(self._config.state_dir)
+        if (found, ceilings) != (self._hello.models, self._hello.ceilings):
+            update = {"models": found, "ceilings": ceilings}
+            self._hello = self._hello.model_copy(update=update)
         return self._hello
 
     def _disk_is_full(self) -> bool:

@@ -29,6 +29,7 @@ from gpuagent.wire import (
     EnvironmentSnapshot,
     HostInfo,
 )
+from gpuagent.wire.ceilings import Ceilings
 
 DISTRIBUTION = "llm-tuning-advisor"
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "gguf", "vllm", "sglang", "numpy")
@@ -71,7 +72,7 @@ def host_info() -> HostInfo:
     )
 
 
-def build_hello(model_roots: Sequence[Path]) -> AgentHello:
+def build_hello(model_roots: Sequence[Path], ceilings: Ceilings | None = None) -> AgentHello:
     """All that the server has to know about this agent to plan for it."""
     reader = open_reader()
     try:
@@ -91,6 +92,7 @@ def build_hello(model_roots: Sequence[Path]) -> AgentHello:
         architectures=architectures() if "transformers" in engines else (),
         models=scan_models(model_roots),
         problems=_problems(model_roots, gpu_problem),
+        ceilings=ceilings,
     )
 
 

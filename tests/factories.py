@@ -25,6 +25,7 @@ from advisor.studies.models import Attempt, FindingRow, Result, Study, Trial
 from advisor.studies.states import AttemptEnd, StudyState, TrialState
 from advisor.traces.models import Trace
 from advisor.traces.services import stored_path
+from gpuagent.experiments import EXPERIMENTS
 from gpuagent.traces.analyse import analyse_file
 from gpuagent.wire import (
     WIRE_VERSION,
@@ -84,7 +85,7 @@ def make_hello(**overrides: Any) -> AgentHello:
         "host": builders.make_environment().host,
         "versions": {"torch": "2.13.0", "transformers": "5.1.0"},
         "engines": ("transformers",),
-        "experiments": ("baseline", "kv_cache", "verify"),
+        "experiments": tuple(EXPERIMENTS),
         "models": (
             InventoryModel(
                 name="SmolLM2-135M-Instruct",

@@ -3,7 +3,16 @@
 Pure: evidence in, values out; knows neither Django nor the network.
 """
 
-from advisor.charts import kv_cache, latency_spread, latency_trials, speed_grid
+from advisor.charts import (
+    attention,
+    batching,
+    device,
+    formats,
+    kv_cache,
+    latency_spread,
+    latency_trials,
+    speed_grid,
+)
 from advisor.charts.base import Builder, Chart, ChartInput, Column
 
 CHARTS: dict[str, Builder] = {
@@ -16,6 +25,12 @@ CHARTS: dict[str, Builder] = {
     "kv-memory": kv_cache.memory,
     "prefill-grid": speed_grid.prefill,
     "decode-grid": speed_grid.decode,
+    "ceilings": device.ceilings,
+    "recoverable": device.recoverable,
+    "attention-time": attention.time,
+    "attention-memory": attention.structures,
+    "format-tradeoff": formats.tradeoff,
+    "batch-scaling": batching.scaling,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
@@ -23,8 +38,24 @@ STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
     ("ttft-spread", "itl-spread"),
     ("kv-speed", "kv-memory"),
     ("prefill-grid", "decode-grid"),
+    ("recoverable", "ceilings"),
+    ("attention-time", "attention-memory"),
+    ("format-tradeoff",),
+    ("batch-scaling",),
 )
 """Charts of a study page, in order; those of one tuple share a box with a switch."""
+
+ONLY_WHEN_MEASURED = frozenset(
+    {
+        "recoverable",
+        "ceilings",
+        "attention-time",
+        "attention-memory",
+        "format-tradeoff",
+        "batch-scaling",
+    }
+)
+"""Charts of experiments that only a diagnosis runs: no empty box stands for them."""
 
 
 ONLY_WITH_TARGET = {"e2e-trials": "e2e_s"}
@@ -45,7 +76,9 @@ def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
     groups = []
     for ids in STUDY_CHARTS:
         built = [chart(i, data) for i in ids if i not in ONLY_WITH_TARGET or _wanted(i, data)]
-        groups.append(tuple(c for c in built if not c.is_empty) or (built[0],))
+        drawn = tuple(c for c in built if not c.is_empty)
+        if drawn or ids[0] not in ONLY_WHEN_MEASURED:
+            groups.append(drawn or (built[0],))
     return tuple(groups)
 
 

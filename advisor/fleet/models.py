@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from functools import cached_property
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -15,6 +16,7 @@ from django.utils import timezone
 
 from advisor.accounts.models import Org, User
 from gpuagent.wire import AgentHello, parse_from_peer
+from gpuagent.wire.ceilings import Ceilings
 
 
 class AgentState(models.TextChoices):
@@ -40,6 +42,8 @@ class Agent(models.Model):
     last_seen_at = models.DateTimeField(default=timezone.now)
     instance = models.CharField(max_length=40, blank=True)
     infra_failures = models.PositiveSmallIntegerField(default=0)
+    ceilings_json = models.JSONField(null=True, blank=True)
+    ceilings_before_json = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
@@ -48,6 +52,16 @@ class Agent(models.Model):
     @cached_property
     def hello(self) -> AgentHello:
         return parse_from_peer(AgentHello, self.hello_json)
+
+    @property
+    def ceilings(self) -> Ceilings | None:
+        """What its last calibration measured."""
+        return _ceilings(self.ceilings_json)
+
+    @property
+    def ceilings_before(self) -> Ceilings | None:
+        """The calibration before the last one, to tell whether the device changed."""
+        return _ceilings(self.ceilings_before_json)
 
     @property
     def silent_s(self) -> float:
@@ -61,6 +75,10 @@ class Agent(models.Model):
     @property
     def queue(self) -> str:
         return f"agent.{self.slug}"
+
+
+def _ceilings(stored: dict[str, Any] | None) -> Ceilings | None:
+    return None if stored is None else parse_from_peer(Ceilings, stored)
 
 
 class RegistrationToken(models.Model):

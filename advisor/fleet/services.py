@@ -14,6 +14,7 @@ from advisor.accounts.services import audit
 from advisor.errors import Conflict, Forbidden
 from advisor.fleet.models import Agent, AgentState, RegistrationToken, TelemetryChunk
 from gpuagent.wire import AgentHello, HostSample
+from gpuagent.wire.ceilings import Ceilings
 
 REGISTRATION_TOKEN_S = 3600
 
@@ -63,6 +64,8 @@ def agent_register(*, registration_token: str, slug: str, hello: AgentHello) -> 
             credential_hash=digest,
         )
         RegistrationToken.objects.filter(pk=row.pk).update(agent=agent)
+        if hello.ceilings is not None:
+            agent_calibrated(agent=agent, ceilings=hello.ceilings)
         audit(org=row.org, actor=f"token {row.prefix}", action="agent.join", target=agent.slug)
     return agent, full
 
@@ -100,6 +103,26 @@ def agent_seen(
             "wire_version": hello.wire_version,
         }
         agent.__dict__.pop("hello", None)
+    Agent.objects.filter(pk=agent.pk).update(**changes)
+    for name, value in changes.items():
+        setattr(agent, name, value)
+    if hello is not None and hello.ceilings is not None:
+        agent_calibrated(agent=agent, ceilings=hello.ceilings)
+
+
+def agent_calibrated(*, agent: Agent, ceilings: Ceilings) -> None:
+    """Keep the newest ceilings, and the ones before them to compare with.
+
+    Repeated and older ones change nothing. Another device starts anew.
+    """
+    last = agent.ceilings
+    if last is not None and last.measured_at_s >= ceilings.measured_at_s:
+        return
+    before = agent.ceilings_json if last is not None and last.device == ceilings.device else None
+    changes = {
+        "ceilings_json": ceilings.model_dump(mode="json"),
+        "ceilings_before_json": before,
+    }
     Agent.objects.filter(pk=agent.pk).update(**changes)
     for name, value in changes.items():
         setattr(agent, name, value)

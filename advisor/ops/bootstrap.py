@@ -71,7 +71,7 @@ def local_agent(config: StackConfig, *, org: Org, user: User) -> str:
     _token, secret = registration_token_issue(org=org, user=user, actor="local set-up")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "gpuagent", "register"),
+            *(sys.executable, "-m", "gpuagent", "register", "--no-calibrate"),
             *("--server", config.url, "--token", secret, "--name", LOCAL_AGENT),
         ],
         cwd=REPO_DIR,

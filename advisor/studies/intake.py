@@ -6,7 +6,7 @@ what to do; nothing is stored before all checks pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from advisor.accounts.models import Org
@@ -15,6 +15,7 @@ from advisor.evidence import DeviceFacts
 from advisor.fleet.models import Agent
 from advisor.fleet.selectors import agents_of
 from advisor.shapes import ModelShape, ShapeError, shape_from_config
+from advisor.studies.diagnosis import EXPERIMENTS as DIAGNOSIS
 from advisor.studies.hub import hub_config
 from gpuagent.wire import AgentHello, ConfigModel, HubModel, InventoryModel, LocalModel, StudySpec
 
@@ -52,8 +53,10 @@ def device_facts(agent: Agent) -> DeviceFacts:
     if hello.gpus:
         first = hello.gpus[0]
         same = [gpu for gpu in hello.gpus if gpu.name == first.name]
-        return DeviceFacts(agent.slug, "gpu", first.name, len(same), first.memory_bytes)
-    return DeviceFacts(agent.slug, "cpu", hello.host.cpu, 1, hello.host.memory_bytes)
+        facts = DeviceFacts(agent.slug, "gpu", first.name, len(same), first.memory_bytes)
+    else:
+        facts = DeviceFacts(agent.slug, "cpu", hello.host.cpu, 1, hello.host.memory_bytes)
+    return replace(facts, ceilings=agent.ceilings, ceilings_before=agent.ceilings_before)
 
 
 def _refuse(field: str, message: str) -> InvalidInput:
@@ -73,6 +76,15 @@ def _agent(org: Org, spec: StudySpec) -> Agent | None:
         offered = ", ".join(agent.hello.engines) or "no engine"
         raise _refuse(
             "engine", f"Agent {agent.slug} offers {offered}. Run its doctor to see what is missing."
+        )
+    lacking = [name for name in DIAGNOSIS if name not in agent.hello.experiments]
+    if spec.goal == "diagnose" and lacking:
+        raise _refuse(
+            "goal", f"Agent {agent.slug} cannot run {', '.join(lacking)}. Update it, or optimise."
+        )
+    if spec.profile and "profile" not in agent.hello.experiments:
+        raise _refuse(
+            "profile", f"Agent {agent.slug} cannot record profiles. Update it, or leave this out."
         )
     return agent
 

@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from advisor.errors import StaleLease
 from advisor.fleet.models import Agent, AgentState
+from advisor.fleet.services import agent_calibrated
 from advisor.studies.models import Attempt, Event, Result, StoredArtifact, Study, Trial
 from advisor.studies.states import (
     LIVE,
@@ -32,7 +33,15 @@ from advisor.studies.states import (
     AttemptEnd,
     TrialState,
 )
-from gpuagent.wire import Failure, FailureReason, TrialEvent, TrialOutcome, TrialSpec
+from gpuagent.wire import (
+    Failure,
+    FailureReason,
+    TrialEvent,
+    TrialOutcome,
+    TrialResult,
+    TrialSpec,
+)
+from gpuagent.wire.inside import CalibrateResult
 from gpuagent.wire.protocol import Lease
 
 RETRY_DELAY_S = 5.0
@@ -224,6 +233,7 @@ def result_record(*, agent: Agent, lease: Lease, outcome: TrialOutcome) -> tuple
                     payload=outcome.result.model_dump(mode="json"),
                     received_at=now,
                 )
+                _keep_ceilings(agent, outcome.result)
             elif outcome.status == "cancelled":
                 _finish(trial, TrialState.CANCELLED, AttemptEnd.CANCELLED, outcome, now=now)
             elif outcome.failure is not None and _may_retry(trial, outcome.failure):
@@ -243,6 +253,12 @@ def result_record(*, agent: Agent, lease: Lease, outcome: TrialOutcome) -> tuple
     except IntegrityError as error:
         raise StaleLease("Another result of this trial was accepted before.") from error
     return _missing(lease)
+
+
+def _keep_ceilings(agent: Agent, result: TrialResult) -> None:
+    measured = result.measurements
+    if isinstance(measured, CalibrateResult) and result.validity.verdict != "invalid":
+        agent_calibrated(agent=agent, ceilings=measured.ceilings)
 
 
 def _is_replay(*, agent: Agent, lease: Lease) -> bool:

@@ -18,6 +18,7 @@ from advisor.measures import DTYPE_BYTES, baseline_of, resolved_dtype
 from advisor.request_metrics import RequestMetrics
 from advisor.rules.rule import Finding
 from advisor.shapes import ModelShape
+from advisor.studies.diagnosis import parts
 from advisor.studies.timing import Timing, about, verify_s
 from advisor.targets import trial_metrics
 from gpuagent.wire import EngineSettings, StudySpec, Workload
@@ -26,6 +27,7 @@ from gpuagent.wire.trial import (
     BaselineResult,
     ExperimentConfig,
     KvCacheConfig,
+    ProfileConfig,
     VerifyConfig,
 )
 
@@ -104,7 +106,11 @@ def plan(spec: StudySpec, *, shape: ModelShape | None, device: DeviceFacts) -> P
     )
     notes = _memory_notes(spec, timing)
     options = [_Option(current, 100), _kv_option(spec, timing)]
-    for option in _variants(spec, timing, config):
+    if spec.profile:
+        options.append(_profile_option(spec, timing))
+    if spec.goal == "diagnose":
+        options += _diagnosis(spec, timing)
+    for option in _variants(spec, timing, config) if spec.goal == "optimise" else ():
         lacking = _lacks_memory(spec, replace(timing, settings=option.trial.settings))
         if lacking:
             notes.append(f"Left out: {option.trial.title}. {lacking}.")
@@ -244,7 +250,43 @@ def _kv_option(spec: StudySpec, timing: Timing) -> _Option:
         config=config,
         estimate_s=timing.kv_cache_s(config),
     )
-    return _Option(trial, 60 if spec.current.kv_cache else 90)
+    worth = 76 if spec.goal == "diagnose" else 60
+    return _Option(trial, worth if spec.current.kv_cache else 90)
+
+
+def _profile_option(spec: StudySpec, timing: Timing) -> _Option:
+    """A prompt of the workload's mean length, 512 at most: a longer one only makes a larger file.
+
+    Kept before other measurements, since somebody asked for it.
+    """
+    config = ProfileConfig(input_tokens=max(1, min(512, spec.workload.input_tokens.mean)))
+    trial = PlannedTrial(
+        role="diagnosis",
+        title="Profile of the current settings",
+        reason="Shows where the time goes inside a step, and what keeps the device waiting.",
+        settings=spec.current,
+        config=config,
+        estimate_s=timing.profile_s(config),
+    )
+    return _Option(trial, 92)
+
+
+def _diagnosis(spec: StudySpec, timing: Timing) -> list[_Option]:
+    """Every part of the model apart; formats are compared there, so no variants are run."""
+    return [
+        _Option(
+            PlannedTrial(
+                role="diagnosis",
+                title=part.title,
+                reason=part.reason,
+                settings=spec.current,
+                config=part.config,
+                estimate_s=part.estimate_s,
+            ),
+            part.value,
+        )
+        for part in parts(spec, timing, _context_limit(timing.shape))
+    ]
 
 
 def _kv_config(contexts: Sequence[int], steps: int) -> KvCacheConfig:

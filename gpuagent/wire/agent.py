@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gpuagent.wire.base import WireModel
+from gpuagent.wire.ceilings import Ceilings
 from gpuagent.wire.units import Bytes, Name, Text
 
 
@@ -51,6 +52,7 @@ class AgentHello(WireModel):
     """Sent at registration, at every start and whenever something in it changes.
 
     architectures: `model_type`s that the in-process engine can build; empty means not known.
+    ceilings: of the last `gpuagent calibrate`, None before the first.
     """
 
     agent_version: Name
@@ -64,6 +66,7 @@ class AgentHello(WireModel):
     architectures: Annotated[tuple[Name, ...], Field(max_length=2000)] = ()
     models: Annotated[tuple[InventoryModel, ...], Field(max_length=500)] = ()
     problems: tuple[Text, ...] = ()
+    ceilings: Ceilings | None = None
 
 
 class EnvironmentSnapshot(WireModel):

@@ -14,6 +14,7 @@ from gpuagent.wire.units import PositiveSeconds, TypedName
 from gpuagent.wire.workload import Workload
 
 Engine = Literal["transformers"]
+Goal = Literal["optimise", "diagnose"]
 
 
 class StudySpec(WireModel):
@@ -21,6 +22,8 @@ class StudySpec(WireModel):
 
     agent: slug of the agent that runs the trials; None gives the prediction only.
     current: the settings in use today, the baseline of every comparison.
+    goal: `optimise` looks for a better configuration; `diagnose` measures the model and the device
+    apart (ceilings, kernels, attention, formats, batching) beside today's settings.
     profile: also record a few steps of the current settings under a profiler.
     """
 
@@ -32,6 +35,7 @@ class StudySpec(WireModel):
     engine: Engine = "transformers"
     current: EngineSettings = EngineSettings()
     profile: bool = False
+    goal: Goal = "optimise"
     budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
 
     @model_validator(mode="after")

@@ -99,6 +99,11 @@ class StudyForm(forms.Form):
     threads = _number("CPU threads", help_text="Empty: engine's choice.")
     agent = forms.ChoiceField(label="Agent", required=False)
     budget_min = _number("Time budget", mode="decimal")
+    goal = _select(
+        "Goal",
+        [("optimise", "Find a better configuration"), ("diagnose", "Diagnose today's settings")],
+    )
+    profile = _select("Profile", [("false", "No"), ("true", "Yes, of the current settings")])
 
     def __init__(
         self,
@@ -195,6 +200,8 @@ class StudyForm(forms.Form):
                 "attention": data["attention"] or "auto",
                 "threads": data["threads"] or None,
             },
+            "goal": data["goal"] or "optimise",
+            "profile": data["profile"] == "true",
             "budget_s": budget * 60 if isinstance(budget, float) else budget,
         }
 
@@ -258,6 +265,8 @@ _FIELDS = {
     "current.threads": "threads",
     "agent": "agent",
     "engine": "agent",
+    "goal": "goal",
+    "profile": "profile",
     "budget_s": "budget_min",
     "config_file": "config_file",
     "config_text": "config_text",

@@ -27,6 +27,13 @@ from tests.builders import (
     make_variant,
     make_verification,
 )
+from tests.inside_builders import (
+    make_attention_result,
+    make_batching_result,
+    make_calibrate_result,
+    make_kernels_result,
+    make_quantisation_result,
+)
 
 
 def study(*trials: Any, **overrides: Any) -> ChartInput:
@@ -38,7 +45,19 @@ def study(*trials: Any, **overrides: Any) -> ChartInput:
 
 @pytest.fixture
 def full() -> ChartInput:
-    return study(make_current(), make_kv_trial(), make_variant(), make_verification())
+    diagnosis = [
+        make_trial(result, ordinal=10 + index, role="diagnosis")
+        for index, result in enumerate(
+            (
+                make_calibrate_result(),
+                make_kernels_result(),
+                make_attention_result(),
+                make_quantisation_result(),
+                make_batching_result(),
+            )
+        )
+    ]
+    return study(make_current(), make_kv_trial(), make_variant(), make_verification(), *diagnosis)
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -65,7 +84,7 @@ def plain_colours(value: Any) -> Any:
 
 def test_every_chart_file_is_registered_and_ids_match() -> None:
     folder = Path(charts.__file__).parent
-    helpers = {"__init__", "base", "figure", "samples", "svg"}
+    helpers = {"__init__", "base", "dots", "figure", "samples", "svg"}
     # Drawn from a prediction and from a trace, not from a study, so no study's registry lists them.
     elsewhere = {"estimates", "trace_timeline"}
     modules = {path.stem for path in folder.glob("*.py")} - helpers - elsewhere
@@ -210,6 +229,10 @@ def test_study_charts_leave_out_empty_ones_beside_full_ones(full: ChartInput) ->
         "ttft-spread",
         "kv-speed",
         "prefill-grid",
+        "recoverable",
+        "attention-time",
+        "format-tradeoff",
+        "batch-scaling",
     ]
     assert all(not built.is_empty for group in groups for built in group)
     assert "e2e-trials" not in [built.id for group in groups for built in group]

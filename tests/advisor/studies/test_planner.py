@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from advisor.measures import baselines
 from advisor.presets import PRESETS
 from advisor.rules.engine import evaluate
+from advisor.studies import diagnosis
 from advisor.studies.planner import Plan, next_trials, phase_of, plan, settings_text
 from advisor.studies.timing import Timing, about
 from gpuagent.wire import EngineSettings, LengthSpec, StudySpec
-from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, VerifyConfig
+from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, ProfileConfig, VerifyConfig
 from tests.builders import (
     make_baseline_result,
     make_current,
@@ -80,6 +81,19 @@ def test_a_cache_that_is_off_gets_a_trial_with_it_on() -> None:
 def test_eager_attention_gets_a_trial_with_sdpa() -> None:
     spec = make_study_spec(current=EngineSettings(attention="eager"))
     assert "sdpa" in [t.settings.attention for t in planned(spec).trials]
+
+
+def test_a_profile_is_planned_when_asked_for_and_kept_before_variants() -> None:
+    assert not any(isinstance(t.config, ProfileConfig) for t in planned().trials)
+    spec = make_study_spec(profile=True)
+    (trial,) = [t for t in planned(spec).trials if isinstance(t.config, ProfileConfig)]
+    assert trial.role == "diagnosis"
+    assert trial.settings == spec.current
+    assert trial.config.input_tokens <= 512
+    tight = make_study_spec(profile=True, budget_s=planned(spec).trials[0].estimate_s + 60)
+    kept = [t.config.experiment for t in planned(tight).trials]
+    assert "profile" in kept
+    assert len(kept) < len(planned(spec).trials)
 
 
 def test_a_variant_changes_one_knob() -> None:
@@ -398,3 +412,35 @@ def test_repeats_keep_half_of_what_is_left_for_the_verification() -> None:
     slow = replace(make_variant(), finished_at=make_variant().started_at + timedelta(seconds=500))
     spec = make_study_spec(budget_s=1000)
     assert following(make_current(), invalid(slow), spec=spec) == ()
+
+
+def test_a_diagnosis_runs_every_part_beside_todays_settings_within_fifteen_minutes() -> None:
+    spec = make_study_spec(goal="diagnose", budget_s=900)
+    found = planned(spec)
+    assert [t.config.experiment for t in found.trials] == [
+        "baseline",
+        "kv_cache",
+        *diagnosis.EXPERIMENTS,
+    ]
+    assert {t.settings for t in found.trials} == {spec.current}
+    assert found.estimate_s <= 900
+    assert not found.notes
+
+
+def test_a_short_budget_drops_the_least_of_a_diagnosis_by_name() -> None:
+    found = planned(make_study_spec(goal="diagnose", budget_s=300))
+    assert found.trials[0].config.experiment == "baseline"
+    assert len(found.trials) < 7
+    assert any("Left out: Batches" in note for note in found.notes)
+
+
+def test_contexts_of_a_diagnosis_fit_the_model() -> None:
+    shape = make_shape(max_position_embeddings=64)
+    spec = make_study_spec(
+        goal="diagnose", workload=make_workload(input_tokens=LengthSpec(mean=30))
+    )
+    found = plan(spec, shape=shape, device=make_device())
+    configs = {t.config.experiment: t.config for t in found.trials}
+    assert max(configs["attention"].context_tokens) <= 64
+    assert configs["batching"].chunked_input_tokens < 64
+    assert configs["kernels"].input_tokens <= 32
