@@ -32,6 +32,11 @@ TABS = {
 _CHARTS = {
     "baseline": ("ttft-spread", "itl-spread", "prefill-grid", "decode-grid"),
     "kv_cache": ("kv-speed", "kv-memory"),
+    "calibrate": ("ceilings",),
+    "kernels": ("recoverable",),
+    "attention": ("attention-time", "attention-memory"),
+    "quantisation": ("format-tradeoff",),
+    "batching": ("batch-scaling",),
     "verify": ("ttft-spread", "itl-spread"),
 }
 
