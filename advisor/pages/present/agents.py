@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from advisor import units
 from advisor.fleet.models import Agent, AgentState
 from advisor.pages.present.targets import Bullet
 from advisor.studies.models import Trial
 from gpuagent.wire import HostSample, wire_version_accepted
+from gpuagent.wire.ceilings import Ceilings
 
 _RANK = {"bad": 0, "warn": 1, "run": 2, "good": 3, "na": 4}
 
@@ -136,5 +138,22 @@ def _facts(agent: Agent) -> tuple[tuple[str, str], ...]:
     if refused:
         models += f"; {refused} unusable"
     facts.append(("Models", models))
+    if agent.ceilings is not None:
+        facts.append(("Ceilings", _ceilings_text(agent.ceilings)))
     facts.append(("Agent", f"{hello.agent_version}, protocol {agent.wire_version}"))
     return tuple(facts)
+
+
+def _ceilings_text(found: Ceilings) -> str:
+    """The fastest matrix rate and the read bandwidth of the last calibration, with its day."""
+    rates = [
+        (e.rate.value, e.variant)
+        for e in found.entries
+        if e.kind == "gemm" and e.rate.value is not None
+    ]
+    parts = [f"reads {units.bandwidth(found.rate('read'))}"]
+    if rates:
+        value, variant = max(rates)
+        parts.append(f"{units.number(value / 1e12)}{units.NBSP}TFLOP/s in {variant}")
+    day = datetime.fromtimestamp(found.measured_at_s, tz=UTC).date().isoformat()
+    return f"{', '.join(parts)}, calibrated {day}"
