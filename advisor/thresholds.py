@@ -113,6 +113,14 @@ ATTENTION_MAX_ERROR = Threshold(
     source="test rule of the flash-attn project: at most twice the error of plain PyTorch",
     date="2026-12-02",
 )
+KV_LEAK_MAX_SHARE = Threshold(
+    id="kv-leak-max-share",
+    value=0.10,
+    unit="share of one cache per generation",
+    meaning="memory that rises by more after each released cache is a leak",
+    source="own choice: allocators keep single blocks, a leak keeps whole caches",
+    date="2026-12-02",
+)
 PADDING_MIN_SAVING = Threshold(
     id="padding-min-saving",
     value=0.10,
@@ -150,6 +158,7 @@ THRESHOLDS: tuple[Threshold, ...] = (
     CEILING_DRIFT,
     ATTENTION_MIN_GAIN,
     ATTENTION_MAX_ERROR,
+    KV_LEAK_MAX_SHARE,
     PADDING_MIN_SAVING,
     PREFILL_MAX_SHARE,
     PREFILL_MIN_OUTPUT,

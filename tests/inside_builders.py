@@ -12,12 +12,15 @@ from gpuagent.wire.inside import (
     AttentionVariant,
     BatchingResult,
     BatchPoint,
+    CacheDetails,
+    CacheForm,
     CalibrateResult,
     ChunkPoint,
     FusedOperator,
     GemmShape,
     KernelsResult,
     PaddingPoint,
+    PrefixReuse,
     QuantisationResult,
     QuantVariant,
     StepCosts,
@@ -312,3 +315,34 @@ def make_batching_result(
         ),
     }
     return BatchingResult(**{**fields, **overrides})
+
+
+def make_cache_details(*, leak_bytes: float = 0.0, **overrides: Any) -> CacheDetails:
+    """Eight generations, each of which keeps `leak_bytes`; a static cache is a tenth faster."""
+    fields: dict[str, Any] = {
+        "context_tokens": 512,
+        "forms": (
+            CacheForm(
+                form="dynamic", seconds=make_samples(0.06, 40), cache_bytes=Quantity(value=1e7)
+            ),
+            CacheForm(
+                form="static",
+                seconds=make_samples(0.054, 40, seed=1),
+                cache_bytes=Quantity(value=1.1e7),
+            ),
+            CacheForm(
+                form="quantised",
+                seconds=NONE,
+                cache_bytes=Quantity(reason="it did not run"),
+                reason="optimum-quanto is not installed",
+            ),
+        ),
+        "prefix": PrefixReuse(
+            context_tokens=512,
+            shared_tokens=384,
+            full_s=make_samples(0.4, 5),
+            reused_s=make_samples(0.1, 5, seed=1),
+        ),
+        "held_bytes": Samples(values=tuple(leak_bytes * (i + 1) for i in range(8))),
+    }
+    return CacheDetails(**{**fields, **overrides})

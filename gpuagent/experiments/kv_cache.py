@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from gpuagent.engines.base import Engine
+from gpuagent.engines.base import Engine, InProcessEngine
 from gpuagent.errors import AgentError
 from gpuagent.experiments.base import RunContext, bytes_quantity, median, timed
 from gpuagent.experiments.progress import Progress
 from gpuagent.experiments.requests import PromptSource
 from gpuagent.experiments.warmup import WarmUp, warm_up
 from gpuagent.wire import FailureReason, Quantity, Samples
+from gpuagent.wire.inside import CacheDetails
 from gpuagent.wire.trial import KvCacheConfig, KvCacheResult, KvPoint
 
 # Uncached steps are long and alike: two for every repeat say as much as many.
@@ -83,11 +84,13 @@ def run(context: RunContext) -> KvCacheResult:
     _measure_steps(context, config, engine, points, source, rng, progress)
     progress.enter("finish", "Measuring the cache's memory")
     released = _measure_memory(context, engine, points, source, rng)
+    details = _details(context, config, engine, points[-1].context_tokens, source, rng)
     return KvCacheResult(
         model=report.model,
         cold=warm.cold_start(report),
         points=tuple(point.to_wire() for point in points),
         bytes_after_release=released,
+        details=details,
     )
 
 
@@ -220,3 +223,24 @@ def _measure_memory(
     if before is None or after is None:
         return bytes_quantity(None)
     return Quantity(value=float(max(0, after - before)))
+
+
+def _details(
+    context: RunContext,
+    config: KvCacheConfig,
+    engine: Engine,
+    tokens: int,
+    source: PromptSource,
+    rng: random.Random,
+) -> CacheDetails | None:
+    if not isinstance(engine, InProcessEngine):
+        return None
+    from gpuagent.lab import caches
+
+    return caches.measure(
+        engine,
+        source.take(tokens, rng),
+        steps=config.decode_steps,
+        repeats=config.repeats,
+        tick=context.tick,
+    )

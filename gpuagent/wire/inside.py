@@ -325,6 +325,41 @@ class BatchingResult(WireModel):
     chunks: Annotated[tuple[ChunkPoint, ...], Field(max_length=9)]
 
 
+# --- additions to kv_cache ---------------------------------------------------------------------
+
+
+class CacheForm(WireModel):
+    """Decode steps of one sequence with one implementation of the cache. reason: why not run."""
+
+    form: Literal["dynamic", "static", "quantised"]
+    seconds: Samples
+    cache_bytes: Quantity
+    reason: Text | None = None
+
+
+class PrefixReuse(WireModel):
+    """Prefill of a prompt whose first `shared_tokens` are in a cache already, against all of it."""
+
+    context_tokens: PositiveTokens
+    shared_tokens: PositiveTokens
+    full_s: Samples
+    reused_s: Samples
+
+
+class CacheDetails(WireModel):
+    """Forms, reuse and release of the cache at `context_tokens`.
+
+    held_bytes: memory above the level before the first, after each generation was released: a leak
+    grows with the rounds. held_reason: why it was not read.
+    """
+
+    context_tokens: PositiveTokens
+    forms: Annotated[tuple[CacheForm, ...], Field(max_length=4)]
+    prefix: PrefixReuse | None = None
+    held_bytes: Samples
+    held_reason: Text | None = None
+
+
 InsideResult = (
     CalibrateResult | KernelsResult | AttentionResult | QuantisationResult | BatchingResult
 )

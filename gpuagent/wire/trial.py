@@ -17,6 +17,7 @@ from gpuagent.wire.inside import (
     AttentionResult,
     BatchingConfig,
     BatchingResult,
+    CacheDetails,
     CalibrateConfig,
     CalibrateResult,
     KernelsConfig,
@@ -183,6 +184,7 @@ class KvCacheResult(WireModel):
     """What the cache is worth at each context length.
 
     bytes_after_release: memory still held, above the level before, after the caches were dropped.
+    details: None for an engine that runs its model in another process.
     """
 
     experiment: Literal["kv_cache"] = "kv_cache"
@@ -190,6 +192,7 @@ class KvCacheResult(WireModel):
     cold: ColdStart
     points: tuple[KvPoint, ...]
     bytes_after_release: Quantity
+    details: CacheDetails | None = None
 
 
 class AbRun(WireModel):

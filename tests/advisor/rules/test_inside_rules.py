@@ -11,13 +11,14 @@ from advisor.recoverable import largest_losses
 from advisor.rules.checks import (
     a001_attention_slower,
     k003_step_recoverable,
+    m002_kv_cache_leak,
     p002_format_faster,
     s002_padding_waste,
     v003_device_slower,
 )
 from advisor.rules.engine import evaluate
 from advisor.rules.rule import Finding, Verdict
-from gpuagent.wire import EngineSettings
+from gpuagent.wire import EngineSettings, Samples
 from gpuagent.wire.ceilings import Ceilings
 from gpuagent.wire.trial import Measurements
 from tests.builders import (
@@ -25,12 +26,14 @@ from tests.builders import (
     make_current,
     make_device,
     make_evidence,
+    make_kv_result,
     make_trial,
     make_validity,
 )
 from tests.inside_builders import (
     make_attention_result,
     make_batching_result,
+    make_cache_details,
     make_calibrate_result,
     make_ceilings,
     make_format,
@@ -261,3 +264,37 @@ def test_padding_fails_from_a_tenth_of_the_time(saved: float, verdict: Verdict) 
 def test_padding_that_was_not_timed_both_ways_is_open() -> None:
     finding = of(s002_padding_waste.check, make_batching_result(padding=()))[0]
     assert finding.verdict is Verdict.CANNOT_TELL
+
+
+# --- cache -------------------------------------------------------------------------------------
+
+# One cache of 512 tokens in the builder's result.
+CACHE_BYTES = 512 * 23_040
+
+
+@pytest.mark.parametrize(
+    ("share", "verdict"),
+    [(0.0, Verdict.PASS), (0.09, Verdict.PASS), (0.11, Verdict.FAIL), (1.0, Verdict.FAIL)],
+)
+def test_memory_that_rises_with_each_generation_is_a_leak(share: float, verdict: Verdict) -> None:
+    result = make_kv_result(details=make_cache_details(leak_bytes=share * CACHE_BYTES))
+    leak, forms = of(m002_kv_cache_leak.check, result)
+    assert leak.verdict is verdict
+    assert leak.evidence[0].value == pytest.approx(share, abs=1e-9)
+    assert forms.verdict is Verdict.INFORMATIVE
+    assert "384 of 512" in forms.title
+    texts = [item.text for item in forms.evidence]
+    assert any("optimum-quanto" in text for text in texts)
+    assert any("static cache takes 0.90" in text for text in texts)
+
+
+def test_without_a_memory_counter_a_leak_is_not_known() -> None:
+    details = make_cache_details(held_bytes=Samples(values=()), held_reason="no counter")
+    leak = of(m002_kv_cache_leak.check, make_kv_result(details=details))[0]
+    assert leak.verdict is Verdict.CANNOT_TELL
+    assert leak.summary == "no counter"
+
+
+def test_an_engine_elsewhere_has_no_details() -> None:
+    (finding,) = of(m002_kv_cache_leak.check, make_kv_result())
+    assert finding.verdict is Verdict.NOT_APPLICABLE

@@ -25,7 +25,7 @@ from gpuagent.wire.inside import (
     QuantisationConfig,
     QuantisationResult,
 )
-from gpuagent.wire.trial import ExperimentConfig, TrialResult
+from gpuagent.wire.trial import ExperimentConfig, KvCacheConfig, KvCacheResult, TrialResult
 from tests.gpuagent.fakes import FakeClock, FakeEngine, fake_context, tiny_spec
 
 CPU = torch.device("cpu")
@@ -171,6 +171,27 @@ def test_pooling_keys_is_pooling_their_weights() -> None:
     pooled_weight = weight.view(2, 2, 8, 16).mean(dim=1).reshape(2 * 8, 16)
     expected = (x @ pooled_weight.t()).view(5, 2, 8).permute(1, 0, 2)[None]
     assert torch.allclose(attention.pool_heads(heads, 2), expected, atol=1e-5)
+
+
+# --- cache -------------------------------------------------------------------------------------
+
+
+def test_forms_of_the_cache_reuse_and_release_are_measured() -> None:
+    result = measured(KvCacheConfig(context_tokens=(16, 64), decode_steps=2)).measurements
+    assert isinstance(result, KvCacheResult)
+    details = result.details
+    assert details is not None
+    dynamic, static, quantised = details.forms
+    assert dynamic.seconds.n == static.seconds.n == 5 * 2
+    # 2 tensors x 2 layers x 2 heads x 16 values x 4 bytes, for 64 + 2 and for 64 + 2 + 1 tokens.
+    assert dynamic.cache_bytes.value == 512 * 66
+    assert static.cache_bytes.value is not None
+    assert 512 * 67 <= static.cache_bytes.value <= 512 * 67 + 64
+    assert quantised.reason or quantised.seconds.n
+    assert details.prefix is not None
+    assert details.prefix.shared_tokens == 48
+    assert details.prefix.full_s.n == details.prefix.reused_s.n == 5
+    assert details.held_bytes.n == 8 or details.held_reason
 
 
 # --- quantisation ------------------------------------------------------------------------------

@@ -1,0 +1,153 @@
+"""Implementations of the KV cache, reuse of a prefix, and whether memory comes back."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gpuagent.engines.base import InProcessEngine, Tick
+from gpuagent.lab.clock import synchronise
+from gpuagent.lab.kernels import FAILURES
+from gpuagent.wire import Quantity, Samples
+from gpuagent.wire.inside import CacheDetails, CacheForm, PrefixReuse
+
+# Rounds of prefill and release; a leak of one cache a round shows clearly after these.
+ROUNDS = 8
+_SHARED_FRAC = 0.75
+
+
+def measure(
+    engine: InProcessEngine, prompt: Sequence[int], *, steps: int, repeats: int, tick: Tick
+) -> CacheDetails:
+    """At the length of `prompt`. A form that does not run carries its reason."""
+    module = engine.module
+    bench = _Bench(engine, prompt, steps, repeats, tick)
+    limit = len(prompt) + steps + 1
+    makers: tuple[tuple[Any, Callable[[], Any]], ...] = (
+        ("dynamic", lambda: _dynamic(module)),
+        ("static", lambda: _static(module, limit)),
+        ("quantised", lambda: _quantised(module)),
+    )
+    with torch.inference_mode():
+        forms = tuple(bench.form(form, make) for form, make in makers)
+        prefix = bench.prefix() if len(prompt) >= 4 else None
+    held, reason = _held(engine, prompt, tick)
+    return CacheDetails(
+        context_tokens=len(prompt),
+        forms=forms,
+        prefix=prefix,
+        held_bytes=Samples(values=held),
+        held_reason=reason,
+    )
+
+
+def _dynamic(module: Any) -> Any:
+    from transformers import DynamicCache
+
+    return DynamicCache(config=module.config)
+
+
+def _static(module: Any, limit: int) -> Any:
+    from transformers import StaticCache
+
+    return StaticCache(config=module.config, max_cache_len=limit)
+
+
+def _quantised(module: Any) -> Any:
+    from transformers import QuantizedCache
+
+    return QuantizedCache("quanto", config=module.config)
+
+
+class _Bench:
+    def __init__(
+        self,
+        engine: InProcessEngine,
+        prompt: Sequence[int],
+        steps: int,
+        repeats: int,
+        tick: Tick,
+    ) -> None:
+        self._module, self._name, self._device = engine.module, engine.cache_argument, engine.device
+        self._ids = torch.tensor([list(prompt)], device=engine.device)  # [1, S]
+        self._steps, self._repeats, self._tick = steps, repeats, tick
+
+    def form(self, form: Any, make: Callable[[], Any]) -> CacheForm:
+        seconds: list[float] = []
+        size = Quantity(reason="it did not run")
+        try:
+            for repeat in range(self._repeats + 1):
+                self._tick()
+                cache = make()
+                self._run(self._ids, cache)
+                taken = [self._run(self._ids[:, -1:], cache) for _ in range(self._steps)]
+                # The first round warms up.
+                seconds += taken if repeat else []
+            size = Quantity(value=float(_bytes(cache)))
+        except FAILURES as error:
+            text = str(error).strip()
+            reason = text.splitlines()[0][:300] if text else type(error).__name__
+            return CacheForm(
+                form=form,
+                seconds=Samples(values=()),
+                cache_bytes=Quantity(reason="it did not run"),
+                reason=reason,
+            )
+        return CacheForm(form=form, seconds=Samples(values=tuple(seconds)), cache_bytes=size)
+
+    def prefix(self) -> PrefixReuse:
+        shared = max(1, int(self._ids.shape[1] * _SHARED_FRAC))
+        kept = _dynamic(self._module)
+        self._run(self._ids[:, :shared], kept)
+        full, reused = [], []
+        for repeat in range(self._repeats + 1):
+            self._tick()
+            whole = self._run(self._ids, _dynamic(self._module))
+            # An engine with paged blocks shares them; the copy is not part of the time.
+            part = self._run(self._ids[:, shared:], copy.deepcopy(kept))
+            if repeat:
+                full.append(whole)
+                reused.append(part)
+        return PrefixReuse(
+            context_tokens=int(self._ids.shape[1]),
+            shared_tokens=shared,
+            full_s=Samples(values=tuple(full)),
+            reused_s=Samples(values=tuple(reused)),
+        )
+
+    def _run(self, ids: torch.Tensor, cache: Any) -> float:
+        synchronise(self._device)
+        began = time.perf_counter()
+        self._module(**{"input_ids": ids, self._name: cache, "use_cache": True})
+        synchronise(self._device)
+        return time.perf_counter() - began
+
+
+def _held(
+    engine: InProcessEngine, prompt: Sequence[int], tick: Tick
+) -> tuple[tuple[float, ...], str | None]:
+    """Memory above the level after one warm round, after each of ROUNDS; or why not."""
+    levels: list[float] = []
+    for _ in range(ROUNDS + 1):
+        tick()
+        batch = engine.prefill([prompt], use_cache=True)
+        engine.release(batch)
+        level = engine.memory_bytes()
+        if level is None:
+            return (), "this platform reports no memory counter"
+        levels.append(float(level))
+    return tuple(level - levels[0] for level in levels[1:]), None
+
+
+def _bytes(cache: Any) -> int:
+    """Keys and values of all layers as allocated."""
+    found = 0
+    for layer in cache.layers:
+        for tensor in vars(layer).values():
+            if isinstance(tensor, torch.Tensor):
+                found += tensor.numel() * tensor.element_size()
+    return found
