@@ -6,7 +6,42 @@ from advisor import units
 from advisor.evidence import Measurement, StudyEvidence
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import ConfigModel, EnvironmentSnapshot
-from gpuagent.wire.trial import BaselineResult, KvCacheResult, VerifyResult
+from gpuagent.wire.inside import (
+    AttentionResult,
+    BatchingResult,
+    CalibrateResult,
+    KernelsResult,
+    QuantisationResult,
+)
+from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
+
+_INSIDE: tuple[tuple[type[Measurement], str], ...] = (
+    (
+        CalibrateResult,
+        "Ceilings: large reads and copies, square matrix products per dtype and an empty launch,"
+        " best of several runs each.",
+    ),
+    (
+        KernelsResult,
+        "Kernels: the model's own matrix products layer after layer against ceilings of the same"
+        " run; operators and decode steps eager, compiled and as a CUDA graph.",
+    ),
+    (
+        AttentionResult,
+        "Attention: one layer at the model's heads over growing contexts; every variant is checked"
+        " against a float64 reference, structures also by perplexity.",
+    ),
+    (
+        QuantisationResult,
+        "Formats: one load after the other, same prompts; speed, bytes, perplexity and greedy"
+        " answers against the first format.",
+    ),
+    (
+        BatchingResult,
+        "Batches: decode steps over batch sizes, mixed prompts as they come and sorted in turn,"
+        " prefill in chunks.",
+    ),
+)
 
 
 def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
@@ -30,6 +65,20 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
             f"KV cache: decode steps with and without the cache at {len(kv.points)} context"
             " lengths; the cache's bytes are counted from its tensors."
         )
+    profile = _first(evidence, ProfileResult)
+    if profile is not None:
+        names = (
+            " and ".join(
+                {"torch": "torch.profiler", "nsys": "Nsight Systems"}[t.recorder]
+                for t in profile.traces
+            )
+            or "no profiler that gave a file"
+        )
+        lines.append(
+            f"Profile: a few prefill and decode steps under {names}, beside the same steps without"
+            " one; profiled times are used for shares alone, never as latencies."
+        )
+    lines += [text for kind, text in _INSIDE if _first(evidence, kind) is not None]
     for metric in dict.fromkeys(t.metric for t in evidence.spec.targets):
         definition = units.METRIC_DEFINITIONS[metric]
         lines.append(f"{units.METRIC_NAMES[metric]} is {definition}.")

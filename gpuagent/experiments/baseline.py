@@ -20,6 +20,7 @@ from gpuagent.experiments.base import (
     median,
     timed,
 )
+from gpuagent.experiments.idle import idle_power_w, net_joules_per_token
 from gpuagent.experiments.progress import Progress
 from gpuagent.experiments.quality import WINDOW_TOKENS, measure_perplexity
 from gpuagent.experiments.requests import PlannedRequest, PromptSource, plan_requests
@@ -88,6 +89,7 @@ def run(context: RunContext) -> BaselineResult:
     context.facts.warmup_stable = warm.stable
     _expect(progress, context, config, warm, planned)
 
+    idle = idle_power_w(context)
     context.begin_measuring()
     cells = _measure_grid(context, config, engine, source, progress)
     records, window_s, energy_per_token = _measure_requests(context, engine, planned, progress)
@@ -106,6 +108,10 @@ def run(context: RunContext) -> BaselineResult:
         peak_memory_bytes=bytes_quantity(peak_bytes),
         memory_kind=engine.memory_kind,
         joules_per_token=energy_per_token,
+        idle_power_w=idle,
+        net_joules_per_token=net_joules_per_token(
+            energy_per_token, idle, window_s, sum(r.output_tokens for r in records)
+        ),
         read_bandwidth_bytes_s=_bandwidth(engine, context),
         perplexity=perplexity,
         perplexity_reason=reason,

@@ -140,6 +140,7 @@ class GridCell(WireModel):
 class BaselineResult(WireModel):
     """Evidence of one configuration on its own.
 
+    joules_per_token: all that the device used; net_joules_per_token: above its idle power.
     peak_memory_bytes: of the whole process; `memory_kind` says by which counter.
     read_bandwidth_bytes_s: best of a few large sequential reads on the same device, the ceiling
     that decode speed is compared with.
@@ -155,6 +156,8 @@ class BaselineResult(WireModel):
     peak_memory_bytes: Quantity
     memory_kind: Literal["cuda_reserved", "process_rss"]
     joules_per_token: Quantity
+    idle_power_w: Quantity = Quantity(reason="an older agent did not measure it")
+    net_joules_per_token: Quantity = Quantity(reason="an older agent did not measure it")
     read_bandwidth_bytes_s: Quantity
     perplexity: Perplexity | None = None
     perplexity_reason: str | None = None

@@ -15,7 +15,8 @@ from advisor.reports.launch import knob_name, knob_text, settings_text
 from advisor.targets import TargetStatus, limit_text, target_name, target_statuses, trial_metrics
 from advisor.units import DASH, METRIC_NAMES
 from advisor.verification import compare_runs
-from gpuagent.wire import EnvironmentSnapshot
+from gpuagent.wire import EnvironmentSnapshot, Quantity
+from gpuagent.wire.inside import BatchingResult
 from gpuagent.wire.sla import LatencyMetric, Statistic
 from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
 
@@ -196,7 +197,12 @@ def sample_line(trial: TrialEvidence) -> str:
 def phase_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str, str], ...]:
     """(phase, duration, counted?, note): cold start and warm time kept apart."""
     baseline = trial.measured(BaselineResult)
-    one = baseline or trial.measured(KvCacheResult) or trial.measured(ProfileResult)
+    one = (
+        baseline
+        or trial.measured(KvCacheResult)
+        or trial.measured(ProfileResult)
+        or trial.measured(BatchingResult)
+    )
     cold = one.cold if one else None
     if cold is None or trial.result is None:
         return ()
@@ -221,11 +227,13 @@ def quantity_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
         return ()
     kind = {"process_rss": "resident memory of the process", "cuda_reserved": "CUDA allocator"}
     peak, joules = result.peak_memory_bytes, result.joules_per_token
+    idle, net = result.idle_power_w, result.net_joules_per_token
     bandwidth, quality = result.read_bandwidth_bytes_s, result.perplexity
     note = f"{quality.text}, {quality.tokens:,} tokens" if quality else result.perplexity_reason
     return (
         ("Peak memory", units.memory(peak.value), peak.reason or kind[result.memory_kind]),
         ("Energy", units.energy(joules.value), joules.reason or "energy counter ÷ output tokens"),
+        ("Energy above idle", units.energy(net.value), net.reason or _idle_note(idle)),
         (
             "Read bandwidth",
             units.bandwidth(bandwidth.value),
@@ -233,6 +241,10 @@ def quantity_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
         ),
         ("Perplexity", units.number(quality.value if quality else None, 4), note or ""),
     )
+
+
+def _idle_note(idle: Quantity) -> str:
+    return f"without the {units.number(idle.value)}{units.NBSP}W of the idle device"
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,3 +159,32 @@ def test_repeats_of_a_steady_engine_agree() -> None:
     baseline.run(context)
     assert context.facts.repeat_ratios == pytest.approx([1.0] * 5)
     assert context.facts.warmup_stable is True
+
+
+def test_idle_power_is_taken_off_the_energy_of_a_token() -> None:
+    clock = FakeClock()
+    engine = FakeEngine(clock)
+
+    class Working:
+        """Ten watts at rest, thirty more while the engine has run (its prompts tell)."""
+
+        reason = None
+
+        def read_j(self) -> float | None:
+            return 10 * clock.now() + 5 * len(engine.prompts)
+
+    result = baseline.run(fake_context(tiny_spec(), clock=clock, engine=engine, energy=Working()))
+    assert result.idle_power_w.value == pytest.approx(10)
+    assert result.joules_per_token.value is not None
+    tokens = sum(r.output_tokens for r in result.requests)
+    expected = result.joules_per_token.value - 10 * result.window_s / tokens
+    assert result.net_joules_per_token.value == pytest.approx(expected)
+    # 5 J for each prompt, 5 tokens a prompt.
+    assert result.net_joules_per_token.value == pytest.approx(1.0, rel=0.01)
+
+
+def test_without_a_counter_idle_power_has_the_reason() -> None:
+    clock = FakeClock()
+    result = baseline.run(fake_context(tiny_spec(), clock=clock))
+    assert result.idle_power_w.value is None
+    assert result.net_joules_per_token.reason == result.idle_power_w.reason
