@@ -404,3 +404,27 @@ def test_an_unknown_format_names_the_parameter(reader: Client, org: Org) -> None
     response = reader.get(f"{STUDIES}/{study.pk}/report?format=docx")
     assert response.status_code == 400
     assert list(response.json()["fields"]) == ["format"]
+
+
+# --- diagnosis ---------------------------------------------------------------------------------
+
+
+def test_a_diagnosis_plans_the_parts_of_the_model(api: Client, body: Body) -> None:
+    response = post(api, body(goal="diagnose", budget_s=3600))
+    assert response.status_code == 201, response.json()
+    planned = [t.spec.experiment for t in Study.objects.get().trials.order_by("ordinal")]
+    assert {"calibrate", "kernels", "attention", "quantisation", "batching"} <= set(planned)
+
+
+def test_an_agent_that_cannot_diagnose_is_refused_by_field(
+    api: Client, body: Body, agent: Agent
+) -> None:
+    old = factories.make_hello(experiments=("baseline", "kv_cache", "verify"))
+    agent.hello_json = old.model_dump(mode="json")
+    agent.save()
+    response = post(api, body(goal="diagnose"))
+    assert response.status_code == 400
+    assert "calibrate, kernels" in response.json()["fields"]["goal"][0]
+    unknown = post(api, body(goal="guess"))
+    assert unknown.status_code == 400
+    assert "goal" in unknown.json()["fields"]

@@ -301,3 +301,12 @@ def test_the_form_is_complete_without_data(agent: Agent) -> None:
     form = StudyForm(agents=[agent])
     assert form["requests"].value() == "40"
     assert [row.payload()["metric"] for row in form.rows] == ["ttft_s", "itl_s"]
+
+
+def test_the_goal_diagnose_is_chosen_in_the_form(browser: Client, agent: Agent) -> None:
+    response = browser.post(URL, typed(goal="diagnose", agent=agent.slug))
+    assert response.status_code == 302, response.content.decode()[-2000:]
+    study = Study.objects.get()
+    assert study.spec.goal == "diagnose"
+    assert study.trials.filter(spec_json__config__experiment="attention").exists()
+    assert "Goal" in browser.get(URL).content.decode()
