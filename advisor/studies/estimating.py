@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from advisor.accounts.models import Org
@@ -26,6 +26,7 @@ from advisor.estimates.recalibrate import OwnMeasurement
 from advisor.estimates.roofline import Placement, Roofline
 from advisor.estimates.rows import RowError
 from advisor.estimates.service import Estimate, EstimateRequest, estimate, estimate_at_rate
+from advisor.fleet.models import Agent
 from advisor.fleet.selectors import agents_of
 from advisor.measures import DTYPE_BYTES, median_s
 from advisor.request_metrics import request_metrics
@@ -114,6 +115,26 @@ def device_of(machine: AgentHello | EnvironmentSnapshot) -> GpuSpec | None:
     host = machine.host
     cores = host.physical_cores or host.logical_cores
     return cpu_host(memory_bytes=host.memory_bytes, cores=cores)
+
+
+def device_of_agent(agent: Agent) -> GpuSpec | None:
+    """As `device_of`, a processor with the ceilings of its last calibration where there is one.
+
+    A GPU keeps its data-sheet rates: the serving predictor was fitted against those.
+    """
+    device, found = device_of(agent.hello), agent.ceilings
+    if device is None or agent.hello.gpus or found is None:
+        return device
+    measured = {
+        "fp32": found.rate("gemm", "float32"),
+        "bf16": found.rate("gemm", "bfloat16"),
+    }
+    known = {name: rate for name, rate in measured.items() if rate is not None}
+    return replace(
+        device,
+        bandwidth_bytes_s=found.rate("read") or device.bandwidth_bytes_s,
+        flops=tuple((dict(device.flops) | known).items()),
+    )
 
 
 def own_measurements(*, org: Org, gpu: GpuSpec, engine: str) -> tuple[OwnMeasurement, ...]:
@@ -228,7 +249,7 @@ def _device(org: Org, query: EstimateQuery) -> GpuSpec:
     agent = agents_of(org).filter(slug=query.agent).first()
     if agent is None:
         raise _refused("agent", "There is no agent of this name")
-    device = device_of(agent.hello)
+    device = device_of_agent(agent)
     if device is None:
         name = agent.hello.gpus[0].name
         raise _refused("agent", f"Its GPU {name} is not in the catalogue; name one like it in gpu")
@@ -243,5 +264,5 @@ def _refused(field: str, message: str) -> InvalidInput:
 
 def devices_of(org: Org) -> Sequence[tuple[str, GpuSpec]]:
     """(agent, device) of every agent whose device is known."""
-    pairs = ((agent.slug, device_of(agent.hello)) for agent in agents_of(org))
+    pairs = ((agent.slug, device_of_agent(agent)) for agent in agents_of(org))
     return [(slug, device) for slug, device in pairs if device is not None]

@@ -13,6 +13,7 @@ from advisor.fleet.services import agent_calibrated, agent_seen
 from advisor.pages.present.agents import agent_cards
 from advisor.rules.checks import k001_decode_below_roofline
 from advisor.studies import leases
+from advisor.studies.estimating import device_of_agent
 from advisor.studies.evidence import build_evidence
 from advisor.studies.intake import device_facts
 from gpuagent import calibration
@@ -24,6 +25,7 @@ from tests import factories
 from tests.builders import (
     make_current,
     make_device,
+    make_environment,
     make_evidence,
     make_result,
     make_trial,
@@ -97,6 +99,24 @@ def test_the_roofline_takes_the_higher_of_calibration_and_trial() -> None:
         make_evidence(unread, device=make_device(ceilings=make_ceilings()))
     )
     assert finding.evidence
+
+
+@pytest.mark.django_db
+def test_estimates_take_the_measured_ceilings_of_a_processor_and_not_of_a_gpu() -> None:
+    agent = factories.create_agent(factories.create_org())
+    table = device_of_agent(agent)
+    agent_calibrated(agent=agent, ceilings=make_ceilings(read=77e9, float32=123e9))
+    measured = device_of_agent(agent)
+    assert table is not None
+    assert measured is not None
+    assert measured.name == table.name
+    assert measured.bandwidth_bytes_s == 77e9 != table.bandwidth_bytes_s
+    assert measured.dense_flops("fp32") == 123e9
+    gpu = make_environment("cuda:0 NVIDIA H100 80GB HBM3").gpus
+    agent = factories.create_agent(agent.org, hello=factories.make_hello(gpus=gpu))
+    before = device_of_agent(agent)
+    agent_calibrated(agent=agent, ceilings=make_ceilings())
+    assert device_of_agent(agent) == before
 
 
 @pytest.mark.django_db
