@@ -1,6 +1,6 @@
 """Weights in fewer bits: replaces the linear layers of a loaded model, or says why it cannot.
 
-int8 weight-only and dynamic are torch's own kernels; int4 and float8 come from torchao.
+int8 and, on processors, int4 are torch's own kernels; int4 on GPUs and float8 come from torchao.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 INT8_LEVELS = 127.0
+INT4_GROUP = 32
 
 
 class FormatUnavailableError(Exception):
@@ -43,8 +44,36 @@ class Int8Linear(torch.nn.Module):
         self.out_features, self.in_features = weight.shape
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        flat = x.reshape(-1, self.in_features)
+        flat = x.reshape(-1, self.in_features).contiguous()
         out = torch._weight_int8pack_mm(flat, self.quantised, self.scale)
+        if self.bias is not None:
+            out = out + self.bias
+        return out.view(*x.shape[:-1], self.out_features)
+
+
+class Int4Linear(torch.nn.Module):
+    """y = x · wᵀ with w in 4 bits, scale and zero point per INT4_GROUP inputs, on a processor.
+
+    w = (q - 8) · scale + zero with q in 0..15. Needs bfloat16 and inputs that the group divides.
+    """
+
+    def __init__(self, linear: torch.nn.Linear) -> None:
+        super().__init__()
+        weight = linear.weight.detach().float()
+        groups = weight.view(weight.shape[0], -1, INT4_GROUP)  # [n, k / group, group]
+        low, high = groups.amin(dim=-1), groups.amax(dim=-1)
+        scale = ((high - low) / 15).clamp_min(1e-8)
+        q = ((groups - low[..., None]) / scale[..., None]).round().clamp(0, 15)
+        packed = torch._convert_weight_to_int4pack_for_cpu(q.to(torch.int32).view_as(weight), 1)
+        pairs = torch.stack((scale, low + 8 * scale), dim=-1).transpose(0, 1)
+        self.register_buffer("quantised", packed)
+        self.register_buffer("scales", pairs.contiguous().to(linear.weight.dtype))
+        self.bias = linear.bias
+        self.out_features, self.in_features = weight.shape
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = x.reshape(-1, self.in_features).contiguous()
+        out = torch._weight_int4pack_mm_for_cpu(flat, self.quantised, INT4_GROUP, self.scales)
         if self.bias is not None:
             out = out + self.bias
         return out.view(*x.shape[:-1], self.out_features)
@@ -75,13 +104,16 @@ def prepare(module: Any, method: str) -> Prepared:
             kernel = str(getattr(config, "quant_method", "of the checkpoint"))
         return Prepared(module, kernel, _bytes(module))
     if method == "int8_weight_only":
-        return _int8_weight_only(module)
+        return _replaced(module, Int8Linear, "torch _weight_int8pack_mm, one scale per row")
+    if method == "int4_weight_only" and device.type == "cpu":
+        kernel = f"torch _weight_int4pack_mm_for_cpu, groups of {INT4_GROUP}"
+        return _replaced(module, Int4Linear, kernel)
     if method == "int8_dynamic":
         return _int8_dynamic(module, device)
     return _torchao(module, method, device)
 
 
-def _int8_weight_only(module: Any) -> Prepared:
+def _replaced(module: Any, kind: type[Int8Linear] | type[Int4Linear], kernel: str) -> Prepared:
     changed = _own_copy(module)
     linears = [
         (name, child)
@@ -90,16 +122,16 @@ def _int8_weight_only(module: Any) -> Prepared:
     ]
     if not linears:
         raise FormatUnavailableError("the model has no linear layers")
-    for name, child in linears:
-        parent, _, last = name.rpartition(".")
-        setattr(changed.get_submodule(parent), last, Int8Linear(child))
     try:
-        probe = next(m for m in changed.modules() if isinstance(m, Int8Linear))
+        for name, child in linears:
+            parent, _, last = name.rpartition(".")
+            setattr(changed.get_submodule(parent), last, kind(child))
         with torch.inference_mode():
-            probe(torch.zeros(1, probe.in_features, dtype=probe.scale.dtype, device=_device(probe)))
-    except (RuntimeError, NotImplementedError) as error:
+            # Some layouts only fail when they multiply.
+            changed(input_ids=torch.ones(1, 2, dtype=torch.long, device=_device(changed)))
+    except (RuntimeError, NotImplementedError, AttributeError) as error:
         raise FormatUnavailableError(_first_line(error)) from error
-    return Prepared(changed, "torch _weight_int8pack_mm, one scale per row", _bytes(changed))
+    return Prepared(changed, kernel, _bytes(changed))
 
 
 def _int8_dynamic(module: Any, device: torch.device) -> Prepared:
@@ -141,9 +173,7 @@ def _torchao(module: Any, method: str, device: torch.device) -> Prepared:
 def _torchao_config(ao: Any, method: str, device: torch.device) -> Any:
     if method == "float8":
         return ao.Float8DynamicActivationFloat8WeightConfig()
-    if device.type == "cpu":
-        return ao.Int4WeightOnlyConfig(group_size=32, int4_packing_format="opaque")
-    return ao.Int4WeightOnlyConfig(group_size=32)
+    return ao.Int4WeightOnlyConfig(group_size=INT4_GROUP)
 
 
 def _own_copy(module: Any) -> Any:
@@ -182,8 +212,9 @@ def _tensor_bytes(tensor: torch.Tensor) -> int:
     return sum(_tensor_bytes(getattr(tensor, name)) for name in names)
 
 
-def _device(module: torch.nn.Module) -> torch.device:
-    return next(module.buffers()).device
+def _device(module: Any) -> torch.device:
+    found: torch.device = next(module.parameters()).device
+    return found
 
 
 def _first_line(error: Exception) -> str:

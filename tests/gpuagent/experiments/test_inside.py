@@ -199,7 +199,7 @@ def test_forms_of_the_cache_reuse_and_release_are_measured() -> None:
 
 def test_formats_are_compared_with_the_first_that_runs() -> None:
     config = QuantisationConfig(
-        methods=("float8", "float32", "int8_weight_only", "int8_dynamic"),
+        methods=("float8", "float32", "int8_weight_only", "int8_dynamic", "int4_weight_only"),
         decode_steps=2,
         prompts=3,
         answer_tokens=3,
@@ -208,10 +208,10 @@ def test_formats_are_compared_with_the_first_that_runs() -> None:
     )
     result = measured(config).measurements
     assert isinstance(result, QuantisationResult)
-    float8, float32, weight_only, dynamic = result.variants
+    float8, float32, weight_only, dynamic, int4 = result.variants
     assert float8.reason
     assert float32.agreement_reason == "it is the reference"
-    for variant in (weight_only, dynamic):
+    for variant in (weight_only, dynamic, int4):
         assert len(variant.agreed_tokens) == 3
         assert max(variant.agreed_tokens) <= 3
         assert variant.decode_step_s.n == 5 * 2
@@ -223,7 +223,7 @@ def test_formats_are_compared_with_the_first_that_runs() -> None:
 
 def test_int8_rows_are_off_by_half_a_level_at_most() -> None:
     torch.manual_seed(0)
-    linear = torch.nn.Linear(64, 32, bias=True)
+    linear = torch.nn.Linear(64, 32, bias=True).requires_grad_(False)
     changed = formats.Int8Linear(linear)
     restored = changed.quantised.float() * changed.scale[:, None]
     half = changed.scale[:, None] / 2
@@ -231,6 +231,21 @@ def test_int8_rows_are_off_by_half_a_level_at_most() -> None:
     x = torch.randn(3, 64)
     expected = x @ restored.t() + linear.bias
     assert torch.allclose(changed(x), expected, atol=1e-4)
+
+
+def test_int4_groups_are_off_by_half_a_level_at_most() -> None:
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 32, bias=True).to(torch.bfloat16).requires_grad_(False)
+    x = torch.randn(3, 64, dtype=torch.bfloat16)
+    got = formats.Int4Linear(linear)(x).float()
+    weight = linear.weight.float()
+    groups = weight.view(32, 2, 32)
+    half = ((groups.amax(-1) - groups.amin(-1)) / 30)[..., None].expand_as(groups).reshape(32, 64)
+    # Rounding of the weights, and of bfloat16 scales, zero points and sums.
+    bound = x.float().abs() @ half.t() * 1.2 + 0.05
+    exact = x.float() @ weight.t() + linear.bias.float()
+    assert bool(((got - exact).abs() <= bound).all())
+    assert float((got - exact).abs().max()) > 0
 
 
 def test_where_no_format_runs_the_trial_fails_with_the_reason() -> None:
