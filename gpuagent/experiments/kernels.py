@@ -51,7 +51,8 @@ def run(context: RunContext) -> KernelsResult:
     steps = lab.step_forms(
         inside.module,
         inside.engine.cache_argument,
-        repeats=config.repeats,
+        # Steps are short against compiling them, and a decision rests on them.
+        repeats=3 * config.repeats,
         tick=context.tick,
         no_compile=no_compile,
     )

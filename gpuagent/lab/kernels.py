@@ -7,7 +7,7 @@ a real step would have evicted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 STATIC_TOKENS = 128
 # What torch raises where a kernel, a compiler or an operator is missing.
 FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, ImportError, OSError)
+_NO_COMPILER = "torch.compile does not work here"
 _COPIES = frozenset({"aten::copy_", "aten::cat"})
 
 
@@ -201,102 +202,107 @@ def compiler_reason(error: Exception) -> str:
     if isinstance(error, torch.OutOfMemoryError):
         raise error
     first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return f"torch.compile does not work here: {first.strip()[:300]}"
+    return f"{_NO_COMPILER}: {first.strip()[:300]}"
 
 
 # --- decode step -------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class DecodeStep:
     """One token through the module with a static cache, whose tensors never move."""
 
-    def __init__(self, module: Any, cache_argument: str) -> None:
+    module: Any
+    device: torch.device
+    cache: Any
+    arguments: dict[str, Any]
+
+    @classmethod
+    def of(cls, module: Any, cache_argument: str) -> DecodeStep:
         from transformers import StaticCache
 
-        self.module = module
-        self.device = next(module.parameters()).device
-        self.token = torch.ones(1, 1, dtype=torch.long, device=self.device)
-        self._cache = StaticCache(config=module.config, max_cache_len=STATIC_TOKENS)
-        self._arguments = {"input_ids": self.token, cache_argument: self._cache, "use_cache": True}
-        self.forward: Callable[..., Any] = module.forward
+        device = next(module.parameters()).device
+        token = torch.ones(1, 1, dtype=torch.long, device=device)
+        cache = StaticCache(config=module.config, max_cache_len=STATIC_TOKENS)
+        arguments = {"input_ids": token, cache_argument: cache, "use_cache": True}
+        return cls(module, device, cache, arguments)
 
-    def run(self) -> torch.Tensor:
-        """Logits of the step. The cache fills up and is emptied when full, outside of timing."""
-        logits: torch.Tensor = self.forward(**self._arguments).logits
-        return logits
+    def eager(self) -> Callable[[], object]:
+        return lambda: self.module.forward(**self.arguments).logits
 
-    def reset(self) -> None:
-        self._cache.reset()
+    def compiled(self) -> Callable[[], object]:
+        mode = "reduce-overhead" if self.device.type == "cuda" else None
+        forward = torch.compile(self.module.forward, mode=mode)
+        return lambda: forward(**self.arguments).logits
+
+    def cuda_graph(self) -> Callable[[], object]:
+        if self.device.type != "cuda":
+            raise RuntimeError("CUDA graphs need a CUDA device")
+        run = self.eager()
+        stream = torch.cuda.Stream(self.device)
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.cache.reset()
+                run()
+        stream.synchronize()
+        self.cache.reset()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+        return graph.replay
+
+    def timed_s(self, action: Callable[[], object]) -> float:
+        """One step on an empty cache, which is emptied outside of the time."""
+        self.cache.reset()
+        synchronise(self.device)
+        began = time.perf_counter()
+        action()
+        synchronise(self.device)
+        return time.perf_counter() - began
 
 
 def step_forms(
     module: Any, cache_argument: str, *, repeats: int, tick: Tick, no_compile: str | None
 ) -> tuple[StepForm, ...]:
-    """Eager, compiled and (on CUDA) captured as a CUDA graph. A form that fails has a reason."""
-    step = DecodeStep(module, cache_argument)
-    forms = [_form("eager", lambda: _steps_s(step, step.run, repeats, tick))]
-    forms.append(_form("cuda_graph", lambda: _graph_s(step, repeats, tick)))
-    if no_compile is not None:
-        forms.append(StepForm(form="compiled", seconds=Samples(values=()), reason=no_compile))
-    else:
-        forms.append(_form("compiled", lambda: _compiled_s(step, repeats, tick)))
-    return tuple(forms)
+    """Eager, captured as a CUDA graph and compiled, in turn, so that all see the same minutes.
 
-
-def _form(form: Any, action: Callable[[], Sequence[float]]) -> StepForm:
-    try:
-        return StepForm(form=form, seconds=Samples(values=tuple(action())))
-    except FAILURES as error:
-        reason = compiler_reason(error)
-        if form != "compiled":
-            reason = reason.removeprefix("torch.compile does not work here: ")
-        return StepForm(form=form, seconds=Samples(values=()), reason=reason)
-
-
-def _steps_s(
-    step: DecodeStep, action: Callable[[], object], repeats: int, tick: Tick
-) -> list[float]:
-    found = []
+    A form that fails has a reason. no_compile: why the compiler is not used.
+    """
+    step = DecodeStep.of(module, cache_argument)
+    makers: dict[Any, Callable[[], Callable[[], object]]] = {
+        "eager": step.eager,
+        "cuda_graph": step.cuda_graph,
+        "compiled": step.compiled,
+    }
+    ready: dict[str, Callable[[], object]] = {}
+    reasons: dict[str, str] = {}
+    seconds: dict[str, list[float]] = {form: [] for form in makers}
     with torch.inference_mode():
-        # The compiler specialises on the second call, too.
-        for _ in range(3):
-            step.reset()
-            action()
-        for _ in range(repeats):
+        for form, make in makers.items():
             tick()
-            step.reset()
-            synchronise(step.device)
-            began = time.perf_counter()
-            action()
-            synchronise(step.device)
-            found.append(time.perf_counter() - began)
-    return found
-
-
-def _compiled_s(step: DecodeStep, repeats: int, tick: Tick) -> list[float]:
-    mode = "reduce-overhead" if step.device.type == "cuda" else None
-    step.forward = torch.compile(step.module.forward, mode=mode)
-    try:
-        return _steps_s(step, step.run, repeats, tick)
-    finally:
-        step.forward = step.module.forward
-        torch._dynamo.reset()
-
-
-def _graph_s(step: DecodeStep, repeats: int, tick: Tick) -> list[float]:
-    if step.device.type != "cuda":
-        raise RuntimeError("CUDA graphs need a CUDA device")
-    stream = torch.cuda.Stream(step.device)
-    with torch.inference_mode(), torch.cuda.stream(stream):
-        for _ in range(3):
-            step.reset()
-            step.run()
-    stream.synchronize()
-    step.reset()
-    graph = torch.cuda.CUDAGraph()
-    with torch.inference_mode(), torch.cuda.graph(graph):
-        step.run()
-    return _steps_s(step, graph.replay, repeats, tick)
+            if form == "compiled" and no_compile is not None:
+                reasons[form] = no_compile
+                continue
+            try:
+                action = make()
+                # The compiler specialises on the second call, too.
+                for _ in range(3):
+                    step.timed_s(action)
+                ready[form] = action
+            except FAILURES as error:
+                reason = compiler_reason(error)
+                if form != "compiled":
+                    reason = reason.removeprefix(f"{_NO_COMPILER}: ")
+                reasons[form] = reason
+        for _ in range(repeats):
+            for form, action in ready.items():
+                tick()
+                seconds[form].append(step.timed_s(action))
+    torch._dynamo.reset()
+    return tuple(
+        StepForm(form=form, seconds=Samples(values=tuple(seconds[form])), reason=reasons.get(form))
+        for form in makers
+    )
 
 
 def step_costs(module: Any, cache_argument: str) -> StepCosts:

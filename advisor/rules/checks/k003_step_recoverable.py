@@ -80,8 +80,8 @@ def _forms(trial: TrialEvidence, result: KernelsResult) -> Finding:
             from_trial=trial.trial_id,
         ),
         confidence="medium",
-        confidence_reason="measured in one process, eager first; compiling takes up to a minute "
-        "at every start",
+        confidence_reason="measured in turn in one process; compiling takes up to a minute at "
+        "every start",
     )
 
 
