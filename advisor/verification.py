@@ -136,9 +136,9 @@ def _sentence(
         return f"A/B proved no difference in {name}: {found.reason} ({pairs})"
     head = "Verified" if status == "verified" else "Contradicted"
     proof = f"{interval_of(found)}; {pairs}; p = {found.p_value:.3f}"
-    text = f"{head} by A/B: {name} {_signed(found.ratio - 1)} ({proof})"
+    text = f"{head} by A/B: {name} {signed_percent(found.ratio - 1)} ({proof})"
     also = [
-        f"{units.METRIC_NAMES[metric]} {_signed(other.ratio - 1)} ({interval_of(other)})"
+        f"{units.METRIC_NAMES[metric]} {signed_percent(other.ratio - 1)} ({interval_of(other)})"
         for metric, other in comparisons.items()
         if metric != decisive and other.verdict == "worse" and status == "verified"
     ]
@@ -149,11 +149,12 @@ def interval_of(found: Comparison) -> str:
     """ "95 % interval −50 % to −46 %" of the change; more digits where the ends read the same."""
     low, high = found.low - 1, found.high - 1
     digits = 2
-    while digits < 4 and _signed(low, digits) == _signed(high, digits):
+    while digits < 4 and signed_percent(low, digits) == signed_percent(high, digits):
         digits += 1
-    return f"95{units.NBSP}% interval {_signed(low, digits)} to {_signed(high, digits)}"
+    ends = f"{signed_percent(low, digits)} to {signed_percent(high, digits)}"
+    return f"95{units.NBSP}% interval {ends}"
 
 
-def _signed(fraction: float, digits: int = 2) -> str:
+def signed_percent(fraction: float, digits: int = 2) -> str:
     text = units.percent(fraction, digits)
     return text if fraction < 0 else f"+{text}"

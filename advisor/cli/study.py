@@ -1,4 +1,4 @@
-"""`tuning-advisor study submit | show | report`: studies from a shell or a CI job."""
+"""`tuning-advisor study submit | show | gate | report`: studies from a shell or a CI job."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from advisor import units
+from advisor.cli import study_gate
 from advisor.cli.api_client import ApiClient
 from advisor.cli.errors import CliError
 
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="verdict, targets, findings and trials of a study")
     show.add_argument("id")
     show.add_argument("--json", action="store_true")
+    gate = actions.add_parser("gate", help="pass or stop a pipeline by a finished study")
+    study_gate.add_arguments(gate)
     report = actions.add_parser("report", help="download the report")
     report.add_argument("id")
     report.add_argument("--format", choices=REPORT_FORMATS, default="html")
@@ -45,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "report":
         content = client.get_bytes(f"studies/{args.id}/report", format=args.format)
         return _write(content, args.output)
+    if args.action == "gate":
+        return study_gate.run(args, client, console)
     if args.action == "submit":
         study = client.post("studies", read_spec(args.file))
         if args.wait:

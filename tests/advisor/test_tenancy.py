@@ -92,6 +92,7 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/cancel": one(WRITE, "POST", own=True),
     "api/v1/studies/<uuid:study_id>/trials": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/findings": one(READ, own=True),
+    "api/v1/studies/<uuid:study_id>/gate": one(READ, "POST", own=True),
     "api/v1/studies/<uuid:study_id>/report": one(READ, own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
     "api/v1/traces": Route({"GET": READ, "POST": WRITE}, bodies={"POST": "upload"}),

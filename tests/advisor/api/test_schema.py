@@ -35,6 +35,7 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/studies/{study_id}",
         "/api/v1/studies/{study_id}/cancel",
         "/api/v1/studies/{study_id}/findings",
+        "/api/v1/studies/{study_id}/gate",
         "/api/v1/studies/{study_id}/report",
         "/api/v1/studies/{study_id}/trials",
         "/api/v1/tokens",
