@@ -21,6 +21,7 @@ from advisor.api.views import (
     tokens,
     traces,
     trials,
+    what_if,
 )
 
 v1 = [
@@ -35,6 +36,7 @@ v1 = [
     ),
     path("studies/<uuid:study_id>/gate", gates.StudyGate.as_view(), name="api-study-gate"),
     path("studies/<uuid:study_id>/report", reports.StudyReport.as_view(), name="api-study-report"),
+    path("studies/<uuid:study_id>/what-if", what_if.StudyWhatIf.as_view(), name="api-what-if"),
     path("trials/<uuid:trial_id>", trials.TrialDetail.as_view(), name="api-trial"),
     path("traces", traces.TraceList.as_view(), name="api-traces"),
     path("traces/<uuid:trace_id>", traces.TraceDetail.as_view(), name="api-trace"),

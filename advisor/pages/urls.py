@@ -21,6 +21,7 @@ urlpatterns = [
     path("studies/new/plan/", study_new.study_preview_view, name="study-preview"),
     path("studies/<uuid:study_id>/", studies.study_detail, name="study"),
     path("studies/<uuid:study_id>/live/", studies.study_live, name="study-live"),
+    path("studies/<uuid:study_id>/what-if/", studies.study_what_if, name="study-what-if"),
     path("studies/<uuid:study_id>/cancel/", studies.study_cancel_view, name="study-cancel"),
     path(
         "studies/<uuid:study_id>/report.<slug:suffix>",

@@ -13,11 +13,14 @@ from django.utils.translation import gettext as _
 
 from advisor.fleet.selectors import agents_of
 from advisor.pages.access import actor_of, reading, writing
+from advisor.pages.forms.what_if import WhatIfForm
 from advisor.pages.present.live import live_marker, live_of
 from advisor.pages.present.studies import StudyRow, study_rows, study_status
 from advisor.pages.present.study_page import study_page
+from advisor.pages.present.what_if import what_if_page
 from advisor.reports import EXPORTERS
 from advisor.reports.as_html import style_source
+from advisor.studies.evidence import build_evidence
 from advisor.studies.reporting import study_report
 from advisor.studies.selectors import studies_of, study_get, trials_of
 from advisor.studies.services import study_cancel
@@ -77,6 +80,7 @@ def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
         "page": study_page(study),
         "status": study_status(study),
         "live": None if study.is_terminal else live_of(study, trials),
+        "what_if": WhatIfForm(study.spec),
     }
     return render(request, "pages/study.html", context)
 
@@ -90,6 +94,18 @@ def study_live(request: HttpRequest, study_id: UUID) -> HttpResponse:
         return HttpResponse(status=200, headers={"HX-Refresh": "true"})
     context = {"study": study, "live": live_of(study, trials)}
     return render(request, "fragments/live.html", context)
+
+
+@reading
+def study_what_if(request: HttpRequest, study_id: UUID) -> HttpResponse:
+    """Verdict and ranking under the targets and the price in the address."""
+    study = study_get(org=request.org, study_id=study_id)
+    form = WhatIfForm(study.spec, request.GET)
+    found = form.answer(build_evidence(study)) if form.asks else None
+    before = (study.verdict_json or {}).get("sentence", "")
+    context = {"study": study, "form": form, "page": what_if_page(found, before) if found else None}
+    refused = form.asks and found is None
+    return render(request, "pages/what_if.html", context, status=400 if refused else 200)
 
 
 @writing

@@ -38,6 +38,7 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/studies/{study_id}/gate",
         "/api/v1/studies/{study_id}/report",
         "/api/v1/studies/{study_id}/trials",
+        "/api/v1/studies/{study_id}/what-if",
         "/api/v1/tokens",
         "/api/v1/tokens/{token_id}",
         "/api/v1/traces",
