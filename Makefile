@@ -6,6 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 E2E_STAMP := $(VENV)/.installed-e2e
+SEARCH_STAMP := $(VENV)/.installed-search
 PYTEST := $(BIN)/python -m pytest
 PORT ?=
 
@@ -15,7 +16,7 @@ PRODUCTION := ADVISOR_PUBLIC_URL=https://advisor.example.com \
   DATABASE_URL=postgres://advisor:secret@db/advisor CACHE_URL=rediscache://cache:6379/1 \
   REDIS_URL=redis://broker:6379/0 EMAIL_URL=smtp+tls://user:secret@mail.example.com:587
 
-.PHONY: help setup run demo test test-services test-e2e check bench format clean
+.PHONY: help setup run demo test test-services test-e2e check bench bench-search format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +64,13 @@ check: $(STAMP) ## lint, format, types, import contracts, deployment checks, mig
 
 bench: $(STAMP) ## benchmarks; prints figures, asserts nothing
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+$(SEARCH_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[search]'
+	@touch $@
+
+bench-search: $(SEARCH_STAMP) ## the search against grid, random and TPE on simulated servers
+	$(BIN)/python -W ignore benchmarks/bench_search.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format .

@@ -1,0 +1,20 @@
+"""A serving engine that is simulated step by step: for demos, CI and benchmarks of the search.
+
+Pure: standard library and the wire types. Whatever it yields is labelled "simulated"; no number of
+it says anything about a real device.
+"""
+
+from gpuagent.simulator.knobs import ServingKnobs
+from gpuagent.simulator.machine import MACHINES, Machine, StartRefused
+from gpuagent.simulator.scheduler import Arrival, Counters, Served, simulate
+
+__all__ = [
+    "MACHINES",
+    "Arrival",
+    "Counters",
+    "Machine",
+    "Served",
+    "ServingKnobs",
+    "StartRefused",
+    "simulate",
+]
