@@ -40,7 +40,7 @@ from gpuagent.wire import (
     TrialResult,
     TrialSpec,
 )
-from gpuagent.wire.trial import BaselineResult, VerifyResult
+from gpuagent.wire.trial import Artifact, BaselineResult, ProfileResult, VerifyResult
 
 log = logging.getLogger(__name__)
 
@@ -199,6 +199,7 @@ class TrialProcess:
             return TrialOutcome(
                 status="succeeded",
                 result=result,
+                artifacts=_artifacts_of(result),
                 log_tail=log_tail,
                 tokens_generated=_tokens_of(result),
             )
@@ -433,6 +434,13 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _artifacts_of(result: TrialResult) -> tuple[Artifact, ...]:
+    """Files in the work folder that the result announces."""
+    if not isinstance(result.measurements, ProfileResult):
+        return ()
+    return tuple(t.artifact for t in result.measurements.traces if t.artifact is not None)
 
 
 def _tokens_of(result: TrialResult) -> int | None:

@@ -387,7 +387,7 @@ def make_recorded_trace(**overrides: Any) -> RecordedTrace:
         "shares": (ProfiledShare(name="GEMM", count=3036, time_s=0.0635, frac=0.712),),
         "findings": (
             TraceFinding(
-                code="launch",
+                code="launch_overhead",
                 title="Launch kernels in one go",
                 detail="75 % of the window is idle because the launch came late.",
                 change="Capture the step in CUDA graphs.",

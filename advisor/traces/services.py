@@ -7,6 +7,7 @@ reads the scrubbed copy, and only JSON comes back. The file as it was sent is ne
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import shutil
 import tempfile
@@ -27,13 +28,15 @@ from django.utils import timezone
 from advisor import units
 from advisor.accounts.models import Org, User
 from advisor.accounts.services import audit
-from advisor.errors import Conflict, InvalidInput, StorageFull, TooLarge
+from advisor.errors import AdvisorError, Conflict, InvalidInput, StorageFull, TooLarge
 from advisor.studies.models import Trial
 from advisor.traces.models import Trace
 from gpuagent.traces.errors import TraceError
 from gpuagent.traces.read import refuse_name
 from gpuagent.traces.sandbox import analyse_upload, scrub_upload
 from gpuagent.traces.scrub import scrub_text
+
+log = logging.getLogger(__name__)
 
 FIELD = "file"
 _NAME = re.compile(r"[^\w .()+,=@-]")
@@ -98,6 +101,25 @@ def trace_store(
         analysis_s=read.seconds,
     )
     return _keep(trace, read.scrubbed, actor)
+
+
+def trace_from_artifact(*, trial: Trial, name: str, path: Path) -> Trace | None:
+    """The trace that an agent recorded, from its stored file; None for any other file.
+
+    Scrubbed and read again here: the server trusts no file, not even its agents'. A file that
+    cannot be read is logged and stays an artefact.
+    """
+    if trial.spec.experiment != "profile" or not name.startswith("trace-"):
+        return None
+    org = trial.study.org
+    shown = f"study-{trial.study.number}-trial-{trial.ordinal}-{name.removeprefix('trace-')}"
+    actor = f"agent {trial.agent.slug}" if trial.agent else "agent"
+    try:
+        with trace_read(org=org, path=path, name=shown) as read:
+            return trace_store(org=org, user=None, actor=actor, read=read, trial=trial)
+    except AdvisorError as error:
+        log.warning("trace of trial %s not kept: %s", trial.pk, error.message)
+        return None
 
 
 def trace_delete(*, trace: Trace, actor: str) -> None:

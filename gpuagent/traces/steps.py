@@ -32,7 +32,7 @@ STEP_LABEL = re.compile(
     r"ProfilerStep#\d{1,9}|"
     + _ENGINE.pattern
     + r"|step\[[A-Z_]{1,30}(?: bs=\d{1,9})?(?: toks=\d{1,12})?\]?"
-    + r"|(?:prefill|decode|step|iteration)(?:[ _#]\d{1,9})?",
+    + r"|(?:prefill|decode|step|iteration|layer)(?:[ _#]\d{1,9})?",
     re.IGNORECASE,
 )
 """Labels that say nothing about the user: all a scrubbed trace keeps of its named ranges."""

@@ -22,6 +22,7 @@ from rest_framework.response import Response
 from advisor.api.views.agent_base import AgentView
 from advisor.errors import InvalidInput, NotFound, StorageFull, TooLarge
 from advisor.studies.models import StoredArtifact
+from advisor.traces.services import trace_from_artifact
 
 CHUNK_BYTES = 1 << 20
 
@@ -43,12 +44,14 @@ class ArtifactView(AgentView):
             attempt__agent=self.agent,
             sha256=sha256,
         )
-        row = rows.first()
+        row = rows.select_related("attempt__trial__study__org", "attempt__trial__agent").first()
         if row is None:
             raise NotFound("No file with this hash was announced for this attempt.")
         if row.stored_at is None:
             _store(request, row)
             rows.update(stored_at=timezone.now())
+            trial = row.attempt.trial
+            trace_from_artifact(trial=trial, name=row.name, path=artifact_path(sha256))
         return Response(status=204)
 
 

@@ -17,6 +17,7 @@ from advisor.fleet.selectors import telemetry_window
 from advisor.pages.access import reading
 from advisor.pages.present import telemetry
 from advisor.pages.present import trials as present
+from advisor.pages.present.profiles import profile_page
 from advisor.reports import words
 from advisor.studies.evidence import build_evidence
 from advisor.studies.models import Trial
@@ -32,6 +33,7 @@ TABS = {
 _CHARTS = {
     "baseline": ("ttft-spread", "itl-spread", "prefill-grid", "decode-grid"),
     "kv_cache": ("kv-speed", "kv-memory"),
+    "profile": (),
     "calibrate": ("ceilings",),
     "kernels": ("recoverable",),
     "attention": ("attention-time", "attention-memory"),
@@ -77,6 +79,7 @@ def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[
         "comparisons": present.comparison_lines(seen),
         "quantities": present.quantity_lines(seen),
         "phases": present.phase_lines(seen),
+        "profile": profile_page(seen, list(trial.traces.defer("report_json"))),
         "charts": [(c,) for c in drawn if not c.is_empty],
     }
 

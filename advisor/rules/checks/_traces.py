@@ -1,0 +1,90 @@
+"""What the rules on a recorded trace share: one finding code of the trace analysis each.
+
+The trace decides (`gpuagent.traces.findings`); a rule carries its answer, its numbers and its
+doubts over. A recording that abstains stays "cannot tell", and without GPU work there is no answer.
+"""
+
+from __future__ import annotations
+
+from advisor import units
+from advisor.evidence import StudyEvidence
+from advisor.rules.rule import Change, EvidenceItem, Finding, Verdict
+from advisor.rules.support import latest, not_applicable, plain
+from advisor.thresholds import PROFILE_MAX_OVERHEAD
+from gpuagent.wire.trial import ProfileResult, RecordedTrace, TraceFinding
+
+NEEDS = ("a profile on a GPU",)
+SOURCE = "limits of the trace analysis, each with its source (gpuagent/traces/thresholds.py)"
+RECORDERS = {"torch": "torch.profiler", "nsys": "Nsight Systems"}
+# What the host does is what a profiler in the same process slows down.
+_OF_THE_HOST = frozenset({"launch_overhead", "synchronisation", "step_border", "allocation"})
+
+
+def check_code(rule_id: str, code: str, passing: str, evidence: StudyEvidence) -> list[Finding]:
+    """Findings of one code in the newest usable profile; of two recordings the clearer one."""
+    found = latest(evidence, ProfileResult)
+    traces = [t for t in found[1].traces if t.work == "gpu"] if found is not None else []
+    if found is None or not traces:
+        missing = "A profile on a GPU: choose it when submitting the study"
+        return not_applicable(rule_id, "No GPU work was recorded", missing)
+    trial, result = found
+    rows = [(t, f) for t in traces for f in t.findings if f.code == code]
+    if rows:
+        trace, row = max(rows, key=lambda pair: pair[1].recoverable_frac.value or 0.0)
+        return [_failing(rule_id, trial.trial_id, result, trace, row)]
+    answered = [t for t in traces if t.bottleneck != "cannot_tell"]
+    items = tuple(_item(t, trial.trial_id) for t in answered or traces)
+    if not answered:
+        return plain(rule_id, Verdict.CANNOT_TELL, "The recording cannot tell", *items)
+    return plain(rule_id, Verdict.PASS, passing, *items)
+
+
+def _failing(
+    rule_id: str, trial_id: str, result: ProfileResult, trace: RecordedTrace, row: TraceFinding
+) -> Finding:
+    worth = row.recoverable_frac.value
+    share = f"at most {units.percent(worth)} of the window to win back" if worth else "worth open"
+    items = [
+        EvidenceItem(
+            text=f"{row.detail.rstrip('.')}; {share} ({row.basis}, {RECORDERS[trace.recorder]})",
+            value=worth,
+            unit="share",
+            trial_id=trial_id,
+        )
+    ]
+    ratio = result.overhead_ratio.value
+    slowed = (
+        trace.recorder == "torch"
+        and row.code in _OF_THE_HOST
+        and ratio is not None
+        and ratio > PROFILE_MAX_OVERHEAD.value
+    )
+    if slowed:
+        items.append(
+            EvidenceItem(
+                text=f"A step takes {ratio:.2f} times as long under the profiler",
+                value=ratio,
+                unit="×",
+                n=result.profiled_step_s.n,
+                trial_id=trial_id,
+            )
+        )
+    return Finding(
+        rule_id=rule_id,
+        verdict=Verdict.FAIL,
+        title=row.title if not worth else f"{row.title}: {units.percent(worth)} of the window",
+        evidence=tuple(items),
+        change=Change(text=row.change),
+        confidence="low" if slowed else trace.confidence,
+        confidence_reason="the profiler slowed the host, which is what is looked at"
+        if slowed
+        else trace.confidence_reason,
+    )
+
+
+def _item(trace: RecordedTrace, trial_id: str) -> EvidenceItem:
+    return EvidenceItem(
+        text=f"{RECORDERS[trace.recorder]}: {trace.sentence}",
+        value=trace.idle_frac.value,
+        trial_id=trial_id,
+    )

@@ -1,0 +1,1 @@
+"""Recording of traces: torch.profiler in this process, nsys around another one."""
