@@ -146,6 +146,176 @@ PREFILL_MIN_OUTPUT = Threshold(
     date="2026-12-02",
 )
 
+MEMORY_MAX_SHARE = Threshold(
+    id="memory-max-share",
+    value=0.9,
+    unit="share of the device's memory",
+    meaning="above it a longer prompt or one request more ends in out of memory",
+    source="defaults of the engines' argument parsers: vLLM fills 0.9 to 0.92, SGLang 0.88",
+    date="2026-12-02",
+)
+WEIGHTS_MAX_SHARE = Threshold(
+    id="weights-max-share",
+    value=0.6,
+    unit="share of the device's memory",
+    meaning="above it less than a third is left for cache and activations",
+    source="own choice: a tenth stays free, so 0.6 leaves 0.3",
+    date="2026-12-02",
+)
+KV_IDLE = Threshold(
+    id="kv-idle",
+    value=10,
+    unit="×",
+    meaning="a cache that holds more than this many times the tokens in flight is idle",
+    source="own choice; vllm-omni pull request 4279 shows a cache for 851 times the load",
+    date="2026-12-02",
+)
+PEAK_MAX_EXCESS = Threshold(
+    id="peak-max-excess",
+    value=1.25,
+    unit="×",
+    meaning="peak memory above this factor of the predicted upper end needs an explanation",
+    source="own choice: the upper end of the formula already holds the widest overheads seen",
+    date="2026-12-02",
+)
+FRAGMENTATION_MAX = Threshold(
+    id="fragmentation-max",
+    value=0.1,
+    unit="share of the device's memory",
+    meaning="memory that the allocator holds and cannot use, above which it costs capacity",
+    source="own choice: a tenth is what engines leave free for everything else",
+    date="2026-12-02",
+)
+KV_HEADS_MANY = Threshold(
+    id="kv-heads-many",
+    value=8,
+    unit="heads",
+    meaning="ungrouped models with more K/V heads carry a cache several times their peers'",
+    source="grouped models published since 2023 keep 8 or fewer (Llama 3, Qwen 3, Mistral)",
+    date="2026-12-02",
+)
+EAGER_MIN_PROMPT = Threshold(
+    id="eager-min-prompt",
+    value=512,
+    unit="tokens",
+    meaning="from this prompt on written-out attention scores matter",
+    source="own measurement: at 2,048 tokens eager took 313 ms a layer and sdpa 46 ms on two CPU "
+    "cores; the scores grow with the square of the prompt",
+    date="2026-12-02",
+)
+ATTENTION_MAX_SHARE = Threshold(
+    id="attention-max-share",
+    value=0.5,
+    unit="share of prefill arithmetic",
+    meaning="above it attention, not the weights, sets the time of prefill",
+    source="definition of dominated",
+    date="2026-12-02",
+)
+WINDOW_MIN_SAVING = Threshold(
+    id="window-min-saving",
+    value=0.1,
+    unit="share of the cache",
+    meaning="engines that page all layers alike waste at least this much",
+    source="own choice: less disappears in block rounding and overheads",
+    date="2026-12-02",
+)
+QUEUE_MAX_SHARE = Threshold(
+    id="queue-max-share",
+    value=0.5,
+    unit="share of TTFT",
+    meaning="above it waiting outweighs prefill in the time to first token",
+    source="definition of dominated",
+    date="2026-12-02",
+)
+LOAD_NEAR_CAPACITY = Threshold(
+    id="load-near-capacity",
+    value=0.8,
+    unit="share of capacity",
+    meaning="above it the queue dominates: random arrivals wait ρ/(1 - ρ) services on average",
+    source="queueing theory, M/M/1: four services of waiting at 0.8",
+    date="2026-12-02",
+)
+BATCH_MIN_GAIN = Threshold(
+    id="batch-min-gain",
+    value=1.5,
+    unit="× tokens per second",
+    meaning="a larger batch is worth a change of serving from this gain on",
+    source="own choice: batching costs every sequence some latency",
+    date="2026-12-02",
+)
+STALL_MAX_RATIO = Threshold(
+    id="stall-max-ratio",
+    value=3.0,
+    unit="× the median gap",
+    meaning="a p99 gap between tokens above it is a stall, not spread",
+    source="own choice: warm decode steps of one length differ by a few per cent",
+    date="2026-12-02",
+)
+STALL_MIN_GAPS = Threshold(
+    id="stall-min-gaps",
+    value=200,
+    unit="gaps",
+    meaning="fewer cannot show a p99 with two samples beyond it",
+    source="two of 200 are the hundredth part",
+    date="2026-12-02",
+)
+LINK_MAX_SHARE = Threshold(
+    id="link-max-share",
+    value=0.3,
+    unit="share of prefill",
+    meaning="communication above it eats what more GPUs bring",
+    source="own choice: two GPUs then gain less than 1.4 × of the 2 × paid for",
+    date="2026-12-02",
+)
+IDLE_ENERGY_MAX = Threshold(
+    id="idle-energy-max",
+    value=0.5,
+    unit="share of energy",
+    meaning="above it more energy keeps the device on than computes",
+    source="definition of dominated",
+    date="2026-12-02",
+)
+ENERGY_MIN_SAVING = Threshold(
+    id="energy-min-saving",
+    value=0.2,
+    unit="share of J/token",
+    meaning="a batch that saves less is within what single readings differ by",
+    source="twice the noise of 5 % between runs on each side",
+    date="2026-12-02",
+)
+COLD_START_MAX = Threshold(
+    id="cold-start-max",
+    value=30,
+    unit="s",
+    meaning="a start that takes longer needs a startup probe or a warm replica",
+    source="Kubernetes probe defaults: every 10 s, three failures, then a restart",
+    date="2026-12-02",
+)
+FIRST_REQUEST_MAX = Threshold(
+    id="first-request-max",
+    value=3.0,
+    unit="× the warm median",
+    meaning="a first request that is slower must not be a user's",
+    source="own choice: compilation and allocation cost whole factors, noise does not",
+    date="2026-12-02",
+)
+WARM_UP_OUTLIER = Threshold(
+    id="warm-up-outlier",
+    value=3.0,
+    unit="× the median of the others",
+    meaning="first requests of a window slower than this are warm-up",
+    source="field cases of vLLM and evalscope: 1.3 to 3 times over several warm-ups",
+    date="2026-12-02",
+)
+LENGTH_TOLERANCE = Threshold(
+    id="length-tolerance",
+    value=0.05,
+    unit="share",
+    meaning="real token counts may differ from the asked mean by this much",
+    source="public benchmarks average 0.90 of the nominal length and must say so",
+    date="2026-12-02",
+)
+
 THRESHOLDS: tuple[Threshold, ...] = (
     KV_CACHE_MIN_GAIN,
     KV_CACHE_MIN_CONTEXT,
@@ -162,4 +332,25 @@ THRESHOLDS: tuple[Threshold, ...] = (
     PADDING_MIN_SAVING,
     PREFILL_MAX_SHARE,
     PREFILL_MIN_OUTPUT,
+    MEMORY_MAX_SHARE,
+    WEIGHTS_MAX_SHARE,
+    KV_IDLE,
+    PEAK_MAX_EXCESS,
+    FRAGMENTATION_MAX,
+    KV_HEADS_MANY,
+    EAGER_MIN_PROMPT,
+    ATTENTION_MAX_SHARE,
+    WINDOW_MIN_SAVING,
+    QUEUE_MAX_SHARE,
+    LOAD_NEAR_CAPACITY,
+    BATCH_MIN_GAIN,
+    STALL_MAX_RATIO,
+    STALL_MIN_GAPS,
+    LINK_MAX_SHARE,
+    IDLE_ENERGY_MAX,
+    ENERGY_MIN_SAVING,
+    COLD_START_MAX,
+    FIRST_REQUEST_MAX,
+    WARM_UP_OUTLIER,
+    LENGTH_TOLERANCE,
 )

@@ -15,6 +15,19 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from advisor.evidence import StudyEvidence
 
+Group = Literal[
+    "memory",
+    "attention",
+    "kernels",
+    "scheduling",
+    "precision",
+    "parallelism",
+    "cost and energy",
+    "stability",
+    "targets",
+    "measurement",
+]
+
 
 class Verdict(StrEnum):
     """fail: something to change. cannot_tell: measured, but it proves nothing either way."""
@@ -107,9 +120,7 @@ class Rule:
 
     id: str
     code: str
-    group: Literal[
-        "memory", "attention", "kernels", "scheduling", "precision", "targets", "measurement"
-    ]
+    group: Group
     title: str
     failing_title: str
     why: str

@@ -1,0 +1,96 @@
+"""The model does not fit on one GPU of the host, but on several."""
+
+from __future__ import annotations
+
+from advisor import units
+from advisor.estimates.memory import smallest_tp
+from advisor.evidence import StudyEvidence
+from advisor.measures import resolved_dtype
+from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import device_spec, longest_tokens, not_applicable, plain, predict
+
+ID = "model-needs-splitting"
+
+
+def check(evidence: StudyEvidence) -> list[Finding]:
+    device, spec, shape = evidence.device, device_spec(evidence), evidence.shape
+    longest = longest_tokens(evidence.spec.workload)
+    alone = predict(evidence, context=longest)
+    if device is None or device.kind != "gpu" or spec is None or shape is None or alone is None:
+        missing = "A GPU of the catalogue and a readable config"
+        return not_applicable(ID, "No GPU to split the model over", missing)
+    if alone.memory.fits:
+        item = EvidenceItem(
+            text=f"One {device.name} needs {units.memory(alone.memory.total)} of "
+            f"{units.memory(alone.memory.usable)} (predicted)",
+            value=float(alone.memory.total),
+            unit="B",
+        )
+        return plain(ID, Verdict.PASS, f"The model fits one {device.name}", item)
+    size = smallest_tp(
+        shape,
+        spec,
+        dtype="auto" if shape.quant is not None else resolved_dtype(evidence.spec.current, shape),
+        engine="transformers",
+        context=longest,
+        limit=max(device.count, spec.gpus_per_node),
+    )
+    split = predict(evidence, context=longest, tp=size) if size is not None else None
+    item = EvidenceItem(
+        text=f"One GPU: {alone.memory.reason} (predicted)",
+        value=float(alone.memory.total),
+        unit="B",
+    )
+    if size is None or split is None:
+        title = f"Use a larger GPU: no group of {spec.gpus_per_node} of these holds the model"
+        text = "Store the weights in fewer bits, or choose a GPU with more memory."
+        return [_failing(title, text, item)]
+    each = EvidenceItem(
+        text=f"On {size} GPUs each needs {units.memory(split.memory.total)} of "
+        f"{units.memory(split.memory.usable)} (predicted)",
+        value=float(split.memory.total),
+        unit="B",
+    )
+    if size > device.count:
+        title = f"Use {size} GPUs: the model needs them and the host has {device.count}"
+        text = f"Choose a host with {size} GPUs, or store the weights in fewer bits."
+        return [_failing(title, text, item, each)]
+    return [
+        _failing(
+            f"Split the model over {size} GPUs: it does not fit on one",
+            f"Serve with tensor parallel size {size}.",
+            item,
+            each,
+        )
+    ]
+
+
+def _failing(title: str, text: str, *items: EvidenceItem) -> Finding:
+    return Finding(
+        rule_id=ID,
+        verdict=Verdict.FAIL,
+        title=title,
+        evidence=items,
+        change=Change(text=text),
+        confidence="medium",
+        confidence_reason="predicted from the config and the driver's memory",
+    )
+
+
+RULE = Rule(
+    id=ID,
+    code="d001",
+    group="parallelism",
+    title="The model fits one GPU",
+    failing_title="Split the model over GPUs",
+    why="A model that does not fit one GPU can run on several, each with a part of every layer. "
+    "The smallest size that holds it communicates least.",
+    how_measured="The memory budget of one GPU and of the tensor-parallel sizes that divide the "
+    "heads.",
+    threshold="Fails when one GPU does not hold the weights and the longest request.",
+    source="memory budget (docs/prediction.md)",
+    when_not="When fewer bits per weight make it fit: one GPU needs no links.",
+    needs=("a GPU of the catalogue", "a readable config"),
+    knobs=(),
+    check=check,
+)

@@ -1,0 +1,75 @@
+"""Some requests ended in an error."""
+
+from __future__ import annotations
+
+from advisor import units
+from advisor.evidence import StudyEvidence
+from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import current_baseline, not_applicable, plain
+from advisor.targets import trial_metrics
+
+ID = "requests-failed"
+
+
+def check(evidence: StudyEvidence) -> list[Finding]:
+    found = current_baseline(evidence)
+    metrics = trial_metrics(found[0]) if found is not None else None
+    if found is None or metrics is None or metrics.sent == 0:
+        missing = "A valid baseline with requests"
+        return not_applicable(ID, "No requests were sent", missing)
+    trial_id = found[0].trial_id
+    if metrics.failed == 0:
+        # None of n failed: the exact 95 % upper bound of the share.
+        bound = 1 - 0.05 ** (1 / metrics.sent)
+        item = EvidenceItem(
+            text=f"0 of {metrics.sent:,} requests failed: at most {units.percent(bound)} with "
+            f"95{units.NBSP}% confidence",
+            value=0.0,
+            high=bound,
+            unit="share",
+            n=metrics.sent,
+            trial_id=trial_id,
+        )
+        return plain(ID, Verdict.PASS, "Every request was answered", item)
+    share = metrics.failed / metrics.sent
+    item = EvidenceItem(
+        text=f"{metrics.failed:,} of {metrics.sent:,} requests failed ({units.percent(share)}): "
+        f"{'; '.join(metrics.errors[:3])}",
+        value=share,
+        unit="share",
+        n=metrics.sent,
+        trial_id=trial_id,
+    )
+    return [
+        Finding(
+            rule_id=ID,
+            verdict=Verdict.FAIL,
+            title=f"Find why {metrics.failed:,} of {metrics.sent:,} requests failed",
+            summary="Failed requests count as beyond every latency limit, and they make the "
+            "others faster.",
+            evidence=(item,),
+            change=Change(
+                text="Read the engine's log at the time of the errors; limit what it accepts at "
+                "once and let clients try again later (429 with Retry-After)."
+            ),
+            confidence="high",
+            confidence_reason="counted",
+        )
+    ]
+
+
+RULE = Rule(
+    id=ID,
+    code="f004",
+    group="stability",
+    title="Every request is answered",
+    failing_title="Find why requests failed",
+    why="A server that refuses or drops requests under load looks fast to those it serves.",
+    how_measured="Requests of the current settings that ended in an error or without a token.",
+    threshold="Fails from one failed request on; above 1 % the measurement itself is invalid.",
+    source="MLPerf Inference: at most 1 % of a run",
+    when_not="Requests that the test itself made invalid on purpose.",
+    needs=("a valid baseline with requests",),
+    knobs=(),
+    check=check,
+)

@@ -1,0 +1,77 @@
+"""The first request of the measured window is many times slower than the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor import units
+from advisor.evidence import StudyEvidence
+from advisor.measures import times
+from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import MIN_REQUESTS, current_baseline, not_applicable, plain
+from advisor.targets import trial_metrics
+from advisor.thresholds import WARM_UP_OUTLIER
+
+ID = "warm-up-in-window"
+
+
+def check(evidence: StudyEvidence) -> list[Finding]:
+    found = current_baseline(evidence)
+    metrics = trial_metrics(found[0]) if found is not None else None
+    if (
+        found is None
+        or metrics is None
+        or metrics.succeeded <= MIN_REQUESTS
+        or found[1].arrivals != "closed_loop"
+    ):
+        missing = "A valid baseline with more than five requests, one after the other"
+        return not_applicable(ID, "A warm-up in the window cannot be seen", missing)
+    # Per token, since answers differ in length.
+    each = (metrics.e2e_s - metrics.queue_s) / metrics.output_tokens
+    rest = float(np.median(each[1:]))
+    ratio = float(each[0]) / rest if rest > 0 else 1.0
+    with_it, without = float(metrics.e2e_s.mean()), float(metrics.e2e_s[1:].mean())
+    item = EvidenceItem(
+        text=f"First request {units.seconds(float(each[0]))} per token, median of the other "
+        f"{metrics.succeeded - 1:,} {units.seconds(rest)}, {times(ratio)}; mean end-to-end latency "
+        f"{units.seconds(with_it)} with it and {units.seconds(without)} without",
+        value=ratio,
+        unit="×",
+        n=metrics.succeeded,
+        trial_id=found[0].trial_id,
+    )
+    if ratio <= WARM_UP_OUTLIER.value:
+        title = f"The first measured request takes {times(ratio)} the time of the others"
+        return plain(ID, Verdict.PASS, title, item)
+    return [
+        Finding(
+            rule_id=ID,
+            verdict=Verdict.FAIL,
+            title=f"Leave the first request out: it takes {times(ratio)} as long as the others",
+            summary="Warm-up ended too early. With few requests one outlier moves means and upper "
+            "percentiles.",
+            evidence=(item,),
+            change=Change(text="Measure again on an idle host; read the numbers without it."),
+            confidence="medium",
+            confidence_reason="one request; it may have been an unlucky one",
+        )
+    ]
+
+
+RULE = Rule(
+    id=ID,
+    code="v006",
+    group="measurement",
+    title="Warm-up is outside the window",
+    failing_title="Leave the first request out",
+    why="The first requests of a process pay for allocation and compilation that later ones do "
+    "not. Inside the window they look like a slow tail.",
+    how_measured="Time per token of the first request against the median of the others, both means "
+    "beside each other.",
+    threshold=f"Fails above {WARM_UP_OUTLIER.value:.0f} ×.",
+    source=WARM_UP_OUTLIER.source,
+    when_not="When cold requests are what is to be measured.",
+    needs=("a valid baseline with requests one after the other",),
+    knobs=(),
+    check=check,
+)
