@@ -22,7 +22,7 @@ from gpuagent.wire.inside import (
 )
 from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
 
-Basis = Literal["measured", "calibrated", "predicted", "exact"]
+Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated"]
 Role = Literal["current", "variant", "diagnosis", "verification"]
 TrialState = Literal[
     "queued", "leased", "running", "succeeded", "failed", "cancelled", "lost", "quarantined"

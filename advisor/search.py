@@ -328,7 +328,8 @@ def _crashes(space: Space, history: Sequence[Observation], knobs: Knobs) -> bool
     """Whether a trial that did not start tells that `knobs` will not either.
 
     Out of memory: `knobs` need at least as much in everything that differs; a cache that was too
-    small for one request: they leave no more room for it. Refused settings: a whole prompt in one step needs a budget above the one that was refused.
+    small for one request: they leave no more room for it. Refused settings: a whole prompt in one
+    step needs a budget above the one that was refused.
     """
     for seen in history:
         if seen.failure == "config_error" and seen.knobs.get("chunked_prefill") is False:

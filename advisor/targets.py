@@ -94,7 +94,10 @@ def target_statuses(
 ) -> tuple[TargetStatus, ...]:
     """Status of every target of the study for `trial`, in the order of the study."""
     metrics = trial_metrics(trial, side=side) if trial is not None else None
-    return tuple(_status(trial, target, spec.workload, metrics) for target in spec.targets)
+    found = tuple(_status(trial, target, spec.workload, metrics) for target in spec.targets)
+    if spec.engine == "simulated":
+        return tuple(replace(status, basis="simulated") for status in found)
+    return found
 
 
 def target_status(

@@ -110,7 +110,7 @@ def study_verdict(evidence: StudyEvidence, findings: Sequence[Finding]) -> Study
     current = evidence.spec.current
     return StudyVerdict(
         status=status,
-        sentence=_headline(view, status),
+        sentence=f"{_label(evidence)}{_headline(view, status)}",
         lede=_lede(view, status, verification_sentence),
         current=evidence.current,
         best=view.best.trial if view.best is not None else None,
@@ -124,6 +124,11 @@ def study_verdict(evidence: StudyEvidence, findings: Sequence[Finding]) -> Study
         known=_known(view) if status == "no_verdict" else (),
         unknown=_unknown(view) if not (evidence.finished or evidence.cancelled) else (),
     )
+
+
+def _label(evidence: StudyEvidence) -> str:
+    """Goes before the sentence wherever it is shown, so that nobody takes it for a measurement."""
+    return "Simulated: " if evidence.spec.engine == "simulated" else ""
 
 
 def _status(view: _View) -> VerdictStatus:

@@ -13,7 +13,9 @@ from pydantic import ValidationError
 SPEC = "__all__"
 """Key of an error that belongs to the whole value and to no field of it."""
 
-_TAGS = frozenset({"hub", "local", "config", "baseline", "kv_cache", "profile", "verify"})
+_TAGS = frozenset(
+    {"hub", "local", "config", "simulated", "baseline", "kv_cache", "profile", "verify"}
+)
 _TAGGED = frozenset({"model", "measurements"})
 
 _TEXTS: dict[str, str] = {

@@ -36,6 +36,8 @@ PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "gguf", "vllm"
 # What each engine needs beside the agent itself.
 ENGINE_PACKAGES: dict[str, tuple[str, ...]] = {"transformers": ("torch", "transformers")}
 MAX_ARCHITECTURES = 2000
+# Needs nothing but the agent itself.
+SIMULATED = "simulated"
 
 
 def agent_version() -> str:
@@ -79,7 +81,7 @@ def build_hello(model_roots: Sequence[Path], ceilings: Ceilings | None = None) -
         gpus, driver, gpu_problem = reader.gpus(), reader.driver_version, reader.problem
     finally:
         reader.close()
-    engines = tuple(name for name in ENGINES if not missing_packages(name))
+    engines = (*(name for name in ENGINES if not missing_packages(name)), SIMULATED)
     return AgentHello(
         agent_version=agent_version(),
         wire_version=WIRE_VERSION,

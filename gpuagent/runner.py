@@ -18,6 +18,7 @@ from gpuagent.errors import AgentError, CancelledByServer
 from gpuagent.experiments import get_experiment
 from gpuagent.experiments.base import Clock, Emit, Facts, LoadedEngine, RunContext, SystemClock
 from gpuagent.models import ResolvedModel, resolve
+from gpuagent.simulated_trial import simulate_trial
 from gpuagent.telemetry.energy import open_meter
 from gpuagent.telemetry.nvml import open_reader
 from gpuagent.validity import WindowWatch, assess
@@ -111,6 +112,8 @@ def run_trial(
             message = f"The trial ran longer than its limit of {spec.timeout_s:.0f} s"
             raise AgentError(FailureReason.TIMED_OUT, message)
 
+    if spec.engine == "simulated":
+        return simulate_trial(spec, emit=emit, tick=tick, clock=clock)
     emit("prepare", f"Looking up {spec.model.label}")
     tick()
     experiment = get_experiment(spec.experiment)

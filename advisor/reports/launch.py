@@ -24,6 +24,12 @@ KNOB_NAMES: dict[str, str] = {
     "kv_cache": "KV cache",
     "attention": "Attention",
     "threads": "CPU threads",
+    "max_running": "Running requests",
+    "max_batched_tokens": "Tokens per step",
+    "chunked_prefill": "Chunked prefill",
+    "memory_share_frac": "Memory share",
+    "kv_dtype": "KV cache precision",
+    "cuda_graphs": "CUDA graphs",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.shapes import ModelShape, ShapeError, shape_from_config
-from advisor.studies.intake import device_facts
+from advisor.studies.intake import study_device
 from advisor.studies.models import Study, Trial
 
 
@@ -17,7 +17,7 @@ def build_evidence(study: Study) -> StudyEvidence:
         name=study.name,
         spec=study.spec,
         shape=study_shape(study),
-        device=device_facts(study.agent) if study.agent else None,
+        device=study_device(study.spec, study.agent),
         trials=tuple(_trial(trial) for trial in trials),
         finished=study.is_terminal,
         cancelled=study.cancel_requested_at is not None,

@@ -17,7 +17,16 @@ from advisor.fleet.selectors import agents_of
 from advisor.shapes import ModelShape, ShapeError, shape_from_config
 from advisor.studies.diagnosis import EXPERIMENTS as DIAGNOSIS
 from advisor.studies.hub import hub_config
-from gpuagent.wire import AgentHello, ConfigModel, HubModel, InventoryModel, LocalModel, StudySpec
+from gpuagent.simulator import MACHINES
+from gpuagent.wire import (
+    AgentHello,
+    ConfigModel,
+    HubModel,
+    InventoryModel,
+    LocalModel,
+    SimulatedModel,
+    StudySpec,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +51,20 @@ def check(*, org: Org, spec: StudySpec) -> Intake:
         agent=agent,
         config=config,
         shape=shape,
-        device=device_facts(agent) if agent else None,
+        device=study_device(spec, agent),
         notices=notices,
     )
+
+
+def study_device(spec: StudySpec, agent: Agent | None) -> DeviceFacts | None:
+    """What the study's trials run on: the agent's device, or the one that is simulated."""
+    if agent is None:
+        return None
+    if isinstance(spec.model, SimulatedModel):
+        machine = MACHINES[spec.model.name]
+        name = f"{machine.name} (simulated)"
+        return DeviceFacts(agent.slug, "gpu", name, 1, int(machine.memory_bytes))
+    return device_facts(agent)
 
 
 def device_facts(agent: Agent) -> DeviceFacts:
@@ -105,8 +125,15 @@ def _config(
         if answer.config is not None and _runs_code(answer.config):
             raise _refuse("model.id", _AUTO_MAP)
         return answer.config, "model.id", (answer.notice,) if answer.notice else ()
+    if isinstance(model, SimulatedModel):
+        if model.name not in MACHINES:
+            known = ", ".join(sorted(MACHINES))
+            raise _refuse("model.name", f"The simulator does not know this. It knows: {known}.")
+        return None, "model.name", (_SIMULATED,)
     raise TypeError(f"unknown kind of model: {type(model)}")
 
+
+_SIMULATED = "Simulated: the engine is a simulator; nothing here was measured on a device."
 
 _AUTO_MAP = (
     "The config names code of its own (auto_map), which is never run here."

@@ -19,6 +19,7 @@ from advisor.request_metrics import RequestMetrics
 from advisor.rules.rule import Finding
 from advisor.shapes import ModelShape
 from advisor.studies.diagnosis import parts
+from advisor.studies.searching import next_trial
 from advisor.studies.timing import Timing, about, verify_s
 from advisor.targets import trial_metrics
 from gpuagent.wire import EngineSettings, StudySpec, Workload
@@ -58,6 +59,9 @@ GRID_MAX_S = 90.0
 KV_SHARE = 0.12
 KV_MAX_S = 90.0
 MEMORY_HEADROOM_FRAC = 0.9
+# A simulated trial takes this long on the agent, whatever time it simulates.
+SIMULATED_TRIAL_S = 3.0
+SIMULATED_RUN_REQUESTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class _Option:
 
 def plan(spec: StudySpec, *, shape: ModelShape | None, device: DeviceFacts) -> Plan:
     """The first trials of a study: current settings, KV cache, other dtypes, within the budget."""
+    if spec.engine == "simulated":
+        return _simulated_plan(spec)
     timing = Timing(shape, device, spec.current)
     config = _baseline_config(spec, timing)
     current = PlannedTrial(
@@ -143,6 +149,10 @@ def next_trials(evidence: StudyEvidence, findings: Sequence[Finding]) -> tuple[P
     again = _again(evidence)
     if again:
         return again
+    if evidence.spec.engine == "simulated":
+        found = _search(evidence)
+        if found is not None:
+            return (found,)
     current = evidence.current
     best = best_candidate(evidence)
     if current is None or not current.usable or best is None or best.trial is current:
@@ -151,6 +161,8 @@ def next_trials(evidence: StudyEvidence, findings: Sequence[Finding]) -> tuple[P
     tried = [t.spec.config.candidate for t in runs if isinstance(t.spec.config, VerifyConfig)]
     if len(runs) >= MAX_VERIFICATIONS or best.trial.settings in tried:
         return ()
+    if evidence.spec.engine == "simulated":
+        return (_simulated_verification(evidence, best.trial),)
     planned = _verification(evidence, current, best.trial)
     return (planned,) if planned is not None else ()
 
@@ -181,6 +193,7 @@ def settings_text(settings: EngineSettings, shape: ModelShape | None = None) -> 
         parts.append(settings.attention)
     if settings.threads is not None:
         parts.append(f"{settings.threads} threads")
+    parts += [f"{knob} {getattr(settings, knob)}" for knob in settings.serving_knobs]
     return ", ".join(parts)
 
 
@@ -412,6 +425,62 @@ def _lacks_memory(spec: StudySpec, timing: Timing) -> str | None:
 def _mean_context(workload: Workload) -> int:
     """Tokens of a mean request at its end, prompt and answer."""
     return workload.input_tokens.mean + workload.output_tokens.mean
+
+
+# --- simulated engine --------------------------------------------------------------------------
+
+
+def _simulated_plan(spec: StudySpec) -> Plan:
+    """The current settings; what follows is decided by what they show."""
+    current = PlannedTrial(
+        role="current",
+        title="Current settings",
+        reason="Every comparison starts from the settings in use today.",
+        settings=spec.current,
+        config=BaselineConfig(perplexity_tokens=0),
+        estimate_s=SIMULATED_TRIAL_S,
+    )
+    return Plan(trials=(current,), notes=())
+
+
+def _search(evidence: StudyEvidence) -> PlannedTrial | None:
+    """The next configuration, as long as the budget holds it and the verification."""
+    left_s = evidence.spec.budget_s - spent_s(evidence)
+    found = next_trial(evidence)
+    if found is None or left_s < 3 * SIMULATED_TRIAL_S:
+        return None
+    return PlannedTrial(
+        role="variant",
+        title=_change_text(evidence.spec.current, found.settings),
+        reason=found.reason,
+        settings=found.settings,
+        config=BaselineConfig(perplexity_tokens=0),
+        estimate_s=SIMULATED_TRIAL_S,
+    )
+
+
+def _change_text(current: EngineSettings, settings: EngineSettings) -> str:
+    changes = current.differences(settings)
+    text = ", ".join(f"{knob} {new}" for knob, (_, new) in changes.items())
+    return text if len(text) <= 160 else f"{text[:157]}…"
+
+
+def _simulated_verification(evidence: StudyEvidence, best: TrialEvidence) -> PlannedTrial:
+    workload = evidence.spec.workload
+    return PlannedTrial(
+        role="verification",
+        title="A/B of the best settings against the current ones",
+        reason=f"Trial {best.ordinal} looks better, measured once. Interleaved runs with fresh "
+        "requests tell a real gain from luck.",
+        settings=evidence.spec.current,
+        config=VerifyConfig(
+            candidate=best.settings,
+            pairs=PAIRS,
+            requests_per_run=min(workload.requests, SIMULATED_RUN_REQUESTS),
+            perplexity_tokens=0,
+        ),
+        estimate_s=2 * SIMULATED_TRIAL_S,
+    )
 
 
 # --- measuring again ---------------------------------------------------------------------------

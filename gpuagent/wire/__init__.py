@@ -9,7 +9,7 @@ from gpuagent.wire.base import WIRE_VERSION, WireModel, parse_from_peer, wire_ve
 from gpuagent.wire.events import TrialEvent
 from gpuagent.wire.failure import FAILURES, Failure, FailureReason
 from gpuagent.wire.measure import Quantity, Samples
-from gpuagent.wire.model import ConfigModel, HubModel, LocalModel, ModelRef
+from gpuagent.wire.model import ConfigModel, HubModel, LocalModel, ModelRef, SimulatedModel
 from gpuagent.wire.settings import EngineSettings
 from gpuagent.wire.sla import SlaTarget
 from gpuagent.wire.study import StudySpec
@@ -37,6 +37,7 @@ __all__ = [
     "ModelRef",
     "Quantity",
     "Samples",
+    "SimulatedModel",
     "SlaTarget",
     "StudySpec",
     "TrialEvent",

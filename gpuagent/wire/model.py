@@ -53,4 +53,17 @@ class ConfigModel(WireModel):
         return self.name
 
 
-ModelRef = Annotated[HubModel | LocalModel | ConfigModel, Field(discriminator="kind")]
+class SimulatedModel(WireModel):
+    """A model and its device as the simulator knows them together (`gpuagent.simulator`)."""
+
+    kind: Literal["simulated"] = "simulated"
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}$")]
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} (simulated)"
+
+
+ModelRef = Annotated[
+    HubModel | LocalModel | ConfigModel | SimulatedModel, Field(discriminator="kind")
+]

@@ -10,6 +10,17 @@ from gpuagent.wire.base import WireModel
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Attention = Literal["auto", "eager", "sdpa"]
+KvDtype = Literal["auto", "fp8"]
+
+SERVING_KNOBS = (
+    "max_running",
+    "max_batched_tokens",
+    "chunked_prefill",
+    "memory_share_frac",
+    "kv_dtype",
+    "cuda_graphs",
+)
+"""Knobs of a serving engine's scheduler; an engine in the agent's process has none of them."""
 
 
 class EngineSettings(WireModel):
@@ -19,12 +30,29 @@ class EngineSettings(WireModel):
     kv_cache: keep keys and values between decode steps.
     attention: implementation; `auto` leaves the choice to the engine.
     threads: CPU threads of the engine; None leaves the choice to it.
+
+    Of serving engines alone, None leaves the choice to the engine. max_running: requests in a
+    batch. max_batched_tokens: prefill and decode tokens of one step. chunked_prefill: a prompt may
+    take several steps. memory_share_frac: of device memory for the engine. kv_dtype: of the cache.
+    cuda_graphs: replay captured steps.
     """
 
     dtype: Dtype = "auto"
     kv_cache: bool = True
     attention: Attention = "auto"
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    max_running: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    max_batched_tokens: Annotated[int, Field(ge=1, le=1_048_576)] | None = None
+    chunked_prefill: bool | None = None
+    memory_share_frac: Annotated[float, Field(gt=0, le=1)] | None = None
+    kv_dtype: KvDtype = "auto"
+    cuda_graphs: bool | None = None
+
+    @property
+    def serving_knobs(self) -> tuple[str, ...]:
+        """Serving knobs that are set to something."""
+        plain = EngineSettings()
+        return tuple(k for k in SERVING_KNOBS if getattr(self, k) != getattr(plain, k))
 
     def differences(self, other: EngineSettings) -> dict[str, tuple[object, object]]:
         """Knobs in which `other` differs: name -> (own value, other's value)."""

@@ -7,13 +7,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from gpuagent.wire.base import WireModel
-from gpuagent.wire.model import ModelRef
+from gpuagent.wire.model import ModelRef, SimulatedModel
 from gpuagent.wire.settings import EngineSettings
 from gpuagent.wire.sla import SlaTarget
 from gpuagent.wire.units import PositiveSeconds, TypedName
 from gpuagent.wire.workload import Workload
 
-Engine = Literal["transformers"]
+Engine = Literal["transformers", "simulated"]
 Goal = Literal["optimise", "diagnose"]
 
 
@@ -37,6 +37,18 @@ class StudySpec(WireModel):
     profile: bool = False
     goal: Goal = "optimise"
     budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        """The simulator knows its own models and the scheduler's knobs; nothing else does."""
+        if (self.engine == "simulated") != isinstance(self.model, SimulatedModel):
+            raise ValueError("a model of kind simulated and the engine simulated go together")
+        set_knobs = self.current.serving_knobs
+        if self.engine == "transformers" and set_knobs:
+            raise ValueError(f"the engine transformers has no setting {', '.join(set_knobs)}")
+        if self.engine == "simulated" and (self.goal == "diagnose" or self.profile):
+            raise ValueError("a simulated engine has nothing inside to diagnose or to profile")
+        return self
 
     @model_validator(mode="after")
     def _targets_distinct(self) -> Self:

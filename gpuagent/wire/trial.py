@@ -137,13 +137,31 @@ class GridCell(WireModel):
     joules_per_token: Quantity
 
 
+class ServerCounters(WireModel):
+    """What a serving engine's own counters said over the measured requests. Shares are of steps.
+
+    full_frac: with a full batch while requests waited. starved_frac: with requests that waited for
+    room in the cache. eager_frac: that decoded without a captured graph. mixed_frac: that decoded
+    and computed prompts. kv_peak_frac: highest use of the cache.
+    """
+
+    steps: Annotated[int, Field(ge=0)]
+    preemptions: Annotated[int, Field(ge=0)]
+    running_peak: Annotated[int, Field(ge=0)]
+    kv_peak_frac: Annotated[float, Field(ge=0, le=1)]
+    full_frac: Annotated[float, Field(ge=0, le=1)]
+    starved_frac: Annotated[float, Field(ge=0, le=1)]
+    eager_frac: Annotated[float, Field(ge=0, le=1)]
+    mixed_frac: Annotated[float, Field(ge=0, le=1)]
+
+
 class BaselineResult(WireModel):
     """Evidence of one configuration on its own.
 
     joules_per_token: all that the device used; net_joules_per_token: above its idle power.
     peak_memory_bytes: of the whole process; `memory_kind` says by which counter.
     read_bandwidth_bytes_s: best of a few large sequential reads on the same device, the ceiling
-    that decode speed is compared with.
+    that decode speed is compared with. server: None for an engine in the agent's process.
     """
 
     experiment: Literal["baseline"] = "baseline"
@@ -161,6 +179,7 @@ class BaselineResult(WireModel):
     read_bandwidth_bytes_s: Quantity
     perplexity: Perplexity | None = None
     perplexity_reason: str | None = None
+    server: ServerCounters | None = None
 
     @model_validator(mode="after")
     def _perplexity_or_reason(self) -> Self:
@@ -335,7 +354,7 @@ class TrialSpec(WireModel):
     wire_version: int = WIRE_VERSION
     trial_id: TrialId
     model: ModelRef
-    engine: Literal["transformers"] = "transformers"
+    engine: Literal["transformers", "simulated"] = "transformers"
     settings: EngineSettings = EngineSettings()
     workload: Workload
     config: ExperimentConfig

@@ -14,7 +14,7 @@ def test_the_hello_names_the_host_versions_engines_and_experiments(tmp_path: Pat
     assert hello.host.logical_cores >= 1
     assert hello.host.memory_bytes > 2**28
     assert hello.versions["python"].startswith("3.")
-    assert hello.engines == ("transformers",)
+    assert hello.engines == ("transformers", "simulated")
     assert hello.models == ()
 
 
@@ -29,7 +29,7 @@ def test_a_missing_model_root_and_a_missing_package_are_problems(
 ) -> None:
     monkeypatch.setitem(environment.ENGINE_PACKAGES, "transformers", ("no_such_package",))
     hello = environment.build_hello([tmp_path / "absent"])
-    assert hello.engines == ()
+    assert hello.engines == ("simulated",)
     assert any("no_such_package" in problem for problem in hello.problems)
     assert any("absent does not exist" in problem for problem in hello.problems)
 

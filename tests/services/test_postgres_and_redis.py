@@ -62,6 +62,7 @@ def test_a_wake_travels_through_redis_to_a_listening_agent(org: Org) -> None:
     trial = factories.create_trial(factories.create_study(org, agent=agent))
     url = os.environ["REDIS_URL"]
     app.conf.broker_url = url
+    app._after_fork()  # drops the pools that earlier tests opened to no broker
     woken: list[float] = []
     listener = WakeListener(url, agent.slug, lambda: woken.append(time.monotonic()))
     listener.start()

@@ -70,7 +70,9 @@ def _cell(status: TargetStatus, current: TargetStatus | None) -> TargetCell:
         limit=f"{sign} {limit_text(target)}",
         headroom=headroom_text(status),
         reason=status.reason,
-        n_text=f"n = {status.n:,}" if status.n and status.basis == "measured" else "",
+        n_text=f"n = {status.n:,}"
+        if status.n and status.basis in ("measured", "simulated")
+        else "",
         current=units.metric(target.metric, current.value) if apart and current else None,
         current_kind=current_kind,
         current_word=current_word,

@@ -53,10 +53,12 @@ def test_an_unfinished_study_is_a_conflict(reader: Client, org: Org) -> None:
     assert response.json()["code"] == "conflict"
 
 
-@pytest.mark.parametrize("baseline", ["nonsense", str(uuid.uuid4()), 7, "own"])
+@pytest.mark.parametrize("baseline", ["nonsense", "unknown", 7, "own"])
 def test_a_bad_baseline_names_the_field(reader: Client, org: Org, baseline: Any) -> None:
     study = factories.create_finished_study(org)
-    body = {"baseline": str(study.pk) if baseline == "own" else baseline}
+    body = {
+        "baseline": {"own": str(study.pk), "unknown": str(uuid.uuid4())}.get(baseline, baseline)
+    }
     response = ask(reader, study, body)
     assert response.status_code == 400
     assert list(response.json()["fields"]) == ["baseline"]

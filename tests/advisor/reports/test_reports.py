@@ -120,7 +120,10 @@ def test_html_has_no_inline_style_and_names_its_own_hash(full: ReportDocument) -
 
 
 def test_markup_in_names_is_text_everywhere() -> None:
-    spec = make_study_spec(name=MARKUP, model=LocalModel(name=MARKUP))
+    # A name like this is refused at the door; a report must not rest on that.
+    spec = make_study_spec(model=LocalModel(name="m")).model_copy(
+        update={"name": MARKUP, "model": LocalModel.model_construct(name=MARKUP)}
+    )
     trial = make_trial(
         failure=make_failure(message=MARKUP), title=MARKUP, role="current", ordinal=1
     )

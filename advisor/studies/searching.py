@@ -1,0 +1,148 @@
+"""A study's evidence as the history of a search, and its next trial. Pure.
+
+Loss: the largest share of a limit that any target takes (below 1 every target is kept), without
+targets the mean end-to-end latency. A target that was not measured makes a trial useless here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.measures import distances
+from advisor.search import Failure, Knobs, Observation, Proposal, Signals, Space, Value, propose
+from advisor.targets import trial_metrics
+from gpuagent.simulator import ServingKnobs
+from gpuagent.wire import EngineSettings, FailureReason, StudySpec
+from gpuagent.wire.settings import SERVING_KNOBS
+from gpuagent.wire.trial import BaselineConfig, BaselineResult
+
+MAX_TRIALS = 15
+# So many trials in a row that found nothing better end the search.
+PATIENCE = 6
+NOISE_FRAC = 0.03
+SCALES: dict[str, tuple[Value, ...]] = {
+    "max_running": (8, 16, 32, 64, 96, 128, 192, 256, 512, 1024),
+    "max_batched_tokens": (256, 512, 768, 1024, 1536, 2048, 4096, 8192, 16384),
+    "chunked_prefill": (False, True),
+    "memory_share_frac": (0.6, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96),
+    "kv_dtype": ("auto", "fp8"),
+    "cuda_graphs": (False, True),
+}
+MEMORY = {"memory_share_frac": 1, "max_running": 1, "cuda_graphs": 1}
+CACHE = {"memory_share_frac": 1, "kv_dtype": 1, "max_batched_tokens": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class NextTrial:
+    settings: EngineSettings
+    reason: str
+
+
+def next_trial(evidence: StudyEvidence) -> NextTrial | None:
+    """What to try next; None where the search has ended."""
+    history = [
+        seen
+        for trial in evidence.trials
+        if trial.role in ("current", "variant")
+        and isinstance(trial.spec.config, BaselineConfig)
+        and (seen := observation(evidence, trial)) is not None
+    ]
+    if len(history) >= MAX_TRIALS or _stalled(history):
+        return None
+    current = knobs_of(evidence.spec.current)
+    space = space_of(evidence.spec)
+    found: Proposal | None = propose(
+        space, history, current=current, default=knobs_of(EngineSettings())
+    )
+    if found is None:
+        return None
+    return NextTrial(evidence.spec.current.model_copy(update=dict(found.knobs)), found.reason)
+
+
+def space_of(spec: StudySpec) -> Space:
+    """The scales, with the values of the current and of the default settings among them."""
+    values = {}
+    for knob, scale in SCALES.items():
+        own = {knobs_of(spec.current)[knob], knobs_of(EngineSettings())[knob]}
+        new = own - set(scale)
+        values[knob] = tuple(sorted({*scale, *own})) if new else scale
+    return Space(values=values, memory=MEMORY, cache=CACHE)
+
+
+def knobs_of(settings: EngineSettings) -> Knobs:
+    """The serving knobs with the engine's own defaults for what is left open."""
+    plain = ServingKnobs()
+    found: dict[str, Value] = {}
+    for knob in SERVING_KNOBS:
+        value = getattr(settings, knob)
+        found[knob] = getattr(plain, knob) if value is None else value
+    running, budget = found["max_running"], found["max_batched_tokens"]
+    if settings.max_running is None and isinstance(running, int) and isinstance(budget, int):
+        found["max_running"] = min(running, budget)
+    return found
+
+
+def observation(evidence: StudyEvidence, trial: TrialEvidence) -> Observation | None:
+    """None for a trial that has not ended, or that no search can learn from."""
+    knobs = knobs_of(trial.settings)
+    if trial.failure is not None:
+        return Observation(knobs, None, failure=_failure(trial))
+    if not trial.usable or trial.measured(BaselineResult) is None:
+        return None
+    return Observation(knobs, loss_of(evidence, trial), _signals(evidence, trial))
+
+
+def loss_of(evidence: StudyEvidence, trial: TrialEvidence) -> float | None:
+    if evidence.spec.targets:
+        found = distances(evidence, trial)
+        return None if any(math.isnan(d) for d in found) else 1 + max(found)
+    metrics = trial_metrics(trial)
+    if metrics is None or not metrics.succeeded:
+        return None
+    return float(np.mean(metrics.e2e_s))
+
+
+def _failure(trial: TrialEvidence) -> Failure:
+    failure = trial.failure
+    if failure is None:
+        return "other"
+    if failure.reason is FailureReason.OUT_OF_MEMORY:
+        return "cache_too_small" if failure.detail == "cache_too_small" else "out_of_memory"
+    return "config_error" if failure.reason is FailureReason.CONFIG_ERROR else "other"
+
+
+def _signals(evidence: StudyEvidence, trial: TrialEvidence) -> Signals | None:
+    result = trial.measured(BaselineResult)
+    server = result.server if result is not None else None
+    if server is None:
+        return None
+    ratios: dict[str, float] = {}
+    targets = evidence.spec.targets
+    for target, distance in zip(targets, distances(evidence, trial), strict=True):
+        if not math.isnan(distance):
+            ratios[target.metric] = max(ratios.get(target.metric, 0.0), 1 + distance)
+    return Signals(
+        ttft_ratio=ratios.get("ttft_s"),
+        itl_ratio=ratios.get("itl_s"),
+        full_share=server.full_frac,
+        starved_share=server.starved_frac,
+        eager_share=server.eager_frac,
+        mixed_share=server.mixed_frac,
+        preemptions=server.preemptions,
+        kv_peak_frac=server.kv_peak_frac,
+        running_peak=server.running_peak,
+    )
+
+
+def _stalled(history: list[Observation]) -> bool:
+    """Whether the last trials brought nothing beyond the noise."""
+    early, late = history[:-PATIENCE], history[-PATIENCE:]
+    before = [seen.loss for seen in early if seen.loss is not None]
+    after = [seen.loss for seen in late if seen.loss is not None]
+    if not before:
+        return False
+    return not after or min(after) > min(before) * (1 - NOISE_FRAC)
