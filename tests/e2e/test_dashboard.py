@@ -69,7 +69,7 @@ def test_the_verdict_comes_first_then_targets_with_intervals(
     expect(cells.nth(2)).to_contain_text("Not proven")
     for index in (0, 1):
         interval = cells.nth(index).locator(".target__range").inner_text()
-        assert re.search(r"\d.*–.*\d.*n\s=\s\d+", interval), interval
+        assert re.search(r"\d.*(–| to ).*\d.*n\s=\s\d+", interval), interval
         assert re.search(
             r"\d\s*(ms|µs|s)$", cells.nth(index).locator(".target__value").inner_text()
         )

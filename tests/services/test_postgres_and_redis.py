@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from celery import Celery
 from django.db import connection
 from redis import Redis
 
 from advisor.accounts.models import Org
-from advisor.celery import app
+from advisor.celery import _configure
 from advisor.fleet.models import Agent
 from advisor.studies import dispatch, leases
 from advisor.studies.models import Attempt, Trial
@@ -57,12 +59,17 @@ def test_fifty_claims_of_one_trial_at_once_have_one_winner(org: Org) -> None:
             assert Attempt.objects.filter(trial=trial).count() == 1
 
 
-def test_a_wake_travels_through_redis_to_a_listening_agent(org: Org) -> None:
+def test_a_wake_travels_through_redis_to_a_listening_agent(
+    org: Org, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = factories.create_agent(org, slug="redis-agent")
     trial = factories.create_trial(factories.create_study(org, agent=agent))
     url = os.environ["REDIS_URL"]
-    app.conf.broker_url = url
-    app._after_fork()  # drops the pools that earlier tests opened to no broker
+    settings.REDIS_URL = url
+    # The process's own app keeps the connection that its first message opened, here to no broker.
+    sender = Celery("advisor", set_as_current=False)
+    sender.on_configure.connect(_configure)
+    monkeypatch.setattr(dispatch, "app", sender)
     woken: list[float] = []
     listener = WakeListener(url, agent.slug, lambda: woken.append(time.monotonic()))
     listener.start()
