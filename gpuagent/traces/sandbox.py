@@ -41,8 +41,17 @@ def analyse_upload(path: Path, limits: SandboxLimits | None = None) -> dict[str,
 
 
 def scrub_upload(source: Path, target: Path, limits: SandboxLimits | None = None) -> None:
-    """Write a scrubbed copy of an untrusted file to `target`; raises TraceError."""
-    _run("scrub", source, target, limits or SandboxLimits())
+    """Write a scrubbed copy of an untrusted file to `target`; raises TraceError.
+
+    A file that is refused half way leaves no target behind.
+    """
+    was_there = target.exists()
+    try:
+        _run("scrub", source, target, limits or SandboxLimits())
+    except TraceError:
+        if not was_there:
+            target.unlink(missing_ok=True)
+        raise
 
 
 def _run(task: str, path: Path, target: Path | None, limits: SandboxLimits) -> dict[str, Any]:
