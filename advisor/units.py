@@ -80,7 +80,11 @@ def energy(value_j: float | None, digits: int = 3) -> str:
 
 
 def percent(fraction: float | None, digits: int = 2) -> str:
-    """0.183 -> "18 %"."""
+    """0.183 -> "18 %". What is less than all never reads as 100 %."""
+    while fraction is not None and abs(fraction) < 1 and digits < 6:
+        if not number(abs(fraction) * 100, digits).startswith("100"):
+            break
+        digits += 1
     return _with(fraction, 0.01, "%", digits)
 
 
