@@ -20,7 +20,7 @@ from tests.builders import (
 )
 
 GIB = 1024**3
-# Limits on either side of what `make_current` measures: TTFT 0.15 s, gap 0.06 s, 15 tokens a second.
+# Limits on either side of what `make_current` measures: TTFT 0.15 s, gap 0.06 s, 15 tokens/s.
 TIGHT_TTFT = SlaTarget(metric="ttft_s", statistic="p50", limit=0.01)
 LOOSE_TTFT = SlaTarget(metric="ttft_s", statistic="p50", limit=60)
 TIGHT_ITL = SlaTarget(metric="itl_s", statistic="p50", limit=0.001)
