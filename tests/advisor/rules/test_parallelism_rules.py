@@ -109,8 +109,8 @@ def test_the_memory_of_the_driver_is_the_threshold() -> None:
     found = predict(make_evidence(**shape, **on_gpu(**L4)), context=80)
     assert found is not None
     plan = found.memory
-    # transformers fills at most 0.95 of the device, and its runtime lies outside of that.
-    need = max(plan.total, (plan.total - plan.runtime.value) / 0.95)
+    # An engine can be told to fill 0.97 of the device at most; its runtime lies outside of that.
+    need = max(plan.total, (plan.total - plan.runtime.value) / 0.97)
     for factor, verdict in ((1.001, Verdict.PASS), (0.999, Verdict.FAIL)):
         device = on_gpu(name="NVIDIA L4", memory_bytes=round(need * factor))
         assert one(d001_model_needs_splitting, **shape, **device).verdict is verdict
