@@ -15,6 +15,7 @@ from typing import Literal
 from advisor import units
 from advisor.candidates import Candidate, best_of, candidates
 from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.knobs import knob_inside
 from advisor.measures import answer_ratio, decode_ratio, times
 from advisor.rules.rule import Finding, Verdict
 from advisor.targets import (
@@ -355,7 +356,7 @@ def _change_words(view: _View) -> str:
         return "No change of settings is recommended"
     changes = view.evidence.spec.current.differences(recommended)
     parts = [
-        f"{knob} from {_knob_text(old)} to {_knob_text(new)}"
+        f"{knob_inside(knob)} from {_knob_text(old)} to {_knob_text(new)}"
         for knob, (old, new) in changes.items()
     ]
     return f"Change {', '.join(parts)}"

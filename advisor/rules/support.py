@@ -18,7 +18,13 @@ from advisor.shapes import ShapeError
 from advisor.targets import target_statuses, trial_metrics
 from gpuagent.stats import summarise
 from gpuagent.wire import LengthSpec, Workload
-from gpuagent.wire.trial import BaselineConfig, BaselineResult, GridCell, KvCacheConfig
+from gpuagent.wire.trial import (
+    BaselineConfig,
+    BaselineResult,
+    GridCell,
+    KvCacheConfig,
+    ServerCounters,
+)
 
 MIN_REQUESTS = 5
 
@@ -45,6 +51,17 @@ def current_baseline(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineRe
 def current_start(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineResult] | None:
     """`current_baseline` of an engine that really started: a simulated one loads no model."""
     return current_baseline(evidence) if evidence.spec.engine != "simulated" else None
+
+
+def server_counters(evidence: StudyEvidence) -> tuple[TrialEvidence, ServerCounters] | None:
+    """What the serving engine counted under the current settings at a request rate, or None."""
+    found = current_baseline(evidence)
+    if found is None or found[1].server is None or found[1].arrivals != "poisson":
+        return None
+    return found[0], found[1].server
+
+
+NO_COUNTERS = "A serving engine under a request rate, with its own counters"
 
 
 def latest(

@@ -49,7 +49,9 @@ def test_a_verified_better_configuration_is_met_and_recommended() -> None:
     assert found.recommended == FLOAT32
     assert found.changes == {"dtype": ("bfloat16", "float32")}
     assert found.verification == "verified"
-    assert found.lede.startswith("Change dtype from bfloat16 to float32. Verified by A/B: ITL −50")
+    assert found.lede.startswith(
+        "Change precision from bfloat16 to float32. Verified by A/B: ITL −50"
+    )
     assert found.best is not None
     assert found.best.ordinal == 3
     assert [s.verdict for s in found.targets] == ["met", "met"]
