@@ -265,8 +265,9 @@ def _no_verdict(view: _View) -> str:
         return f"No verdict: {_why_nothing(view)}"
     if evidence.device is None:
         return "No verdict yet: no agent measures this study, so it has predictions alone"
-    if not any(trial.state != "queued" for trial in evidence.trials):
-        return "No verdict yet: no trial has started"
+    if done == 0 and total:
+        # Lists show the sentence of the last evaluation, so it must stay true when a trial starts.
+        return f"No verdict yet: {done} of {total} trials have ended"
     best = view.best
     if best is None:
         return f"No verdict yet: {_first_step(evidence)}"
@@ -290,7 +291,7 @@ def _first_step(evidence: StudyEvidence) -> str:
     current = evidence.current
     if current is not None and current.state in ENDED:
         return "the current settings gave no valid result"
-    return "the current settings are being measured"
+    return "the current settings are not measured yet"
 
 
 def _why_nothing(view: _View) -> str:

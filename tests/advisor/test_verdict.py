@@ -227,10 +227,10 @@ def test_a_study_of_invalid_measurements_has_no_verdict() -> None:
     ("evidence", "words"),
     [
         (make_evidence(device=None), "no agent measures this study"),
-        (make_evidence(make_trial(), finished=False), "no trial has started"),
+        (make_evidence(make_trial(), finished=False), "0 of 1 trials have ended"),
         (
             make_evidence(make_trial(state="running"), finished=False),
-            "the current settings are being measured",
+            "0 of 1 trials have ended",
         ),
         (
             make_evidence(make_current(itl_s=0.06), finished=False),
