@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor import units
-from advisor.candidates import Candidate, best_of, candidates
+from advisor.candidates import Candidate, best_of, candidates, recommended_settings
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.knobs import knob_inside
 from advisor.measures import answer_ratio, decode_ratio, times
@@ -86,13 +86,7 @@ class _View:
 
     @property
     def recommended(self) -> EngineSettings | None:
-        """The best other settings; none where the current ones were measured, but not validly."""
-        current = self.evidence.current
-        if self.best is None or self.best.trial.role == "current":
-            return None
-        if current is not None and current.result is not None and not current.usable:
-            return None
-        return self.best.trial.settings
+        return recommended_settings(self.evidence, self.best)
 
 
 def study_verdict(evidence: StudyEvidence, findings: Sequence[Finding]) -> StudyVerdict:
@@ -244,6 +238,8 @@ def _without_targets(view: _View) -> str:
                 f"Trial {best.trial.ordinal} answers {times(speed_up)} faster than the current "
                 "settings"
             )
+    if view.recommended is not None:
+        return f"Trial {best.trial.ordinal} gives answers; the current settings gave none"
     tried = len(view.candidates) - 1
     what = f"None of {tried} other configurations beats" if tried > 1 else "No change beats"
     return (

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from advisor.candidates import best_candidate, recommended_settings
 from advisor.evidence import StudyEvidence
 from advisor.rules import RULES
 from advisor.rules.rule import Finding, Rule, Verdict
@@ -42,7 +43,8 @@ def evaluate(evidence: StudyEvidence, rules: Sequence[Rule] = RULES) -> list[Fin
         for finding in _run(rule, evidence if rule.sees_invalid else trusted)
     ]
     found.sort(key=_rank)
-    return [row[1] for row in sorted(_without_contradictions(found), key=_rank)]
+    kept = _without_contradictions(found, _recommended(evidence))
+    return [row[1] for row in sorted(kept, key=_rank)]
 
 
 def _rank(row: tuple[int, Finding]) -> tuple[int, float, float, int]:
@@ -50,42 +52,58 @@ def _rank(row: tuple[int, Finding]) -> tuple[int, float, float, int]:
     return (ORDER.index(finding.verdict), -finding.gain, -_effect_size(finding), index)
 
 
-def _without_contradictions(found: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+# A knob's new value, and who sets it.
+Choices = dict[str, tuple[object, str]]
+
+
+def _recommended(evidence: StudyEvidence) -> Choices:
+    """What the study's own recommendation sets: it was measured, so nothing may contradict it."""
+    best = best_candidate(evidence)
+    settings = recommended_settings(evidence, best)
+    if best is None or settings is None:
+        return {}
+    changes = evidence.spec.current.differences(settings)
+    return {
+        knob: (new, f"the settings of trial {best.trial.ordinal}, which set")
+        for knob, (_, new) in changes.items()
+    }
+
+
+def _without_contradictions(
+    found: list[tuple[int, Finding]], chosen: Choices
+) -> list[tuple[int, Finding]]:
     """Of findings that set one knob to different values the best ranked one advises alone.
 
     The others stay as information: a change that was thought out or measured as a whole must not
     be applied in part.
     """
-    chosen: dict[str, tuple[object, Finding]] = {}
     kept = []
     for index, finding in found:
         change = finding.change
         if change is not None and finding.verdict is Verdict.FAIL:
-            rival = next(
-                (
-                    (knob, *chosen[knob])
-                    for knob, value in change.settings.items()
-                    if knob in chosen and chosen[knob][0] != value
-                ),
-                None,
-            )
-            if rival is not None:
-                finding = _set_aside(finding, *rival)
+            rivals = [
+                (knob, *chosen[knob])
+                for knob, value in change.settings.items()
+                if knob in chosen and chosen[knob][0] != value
+            ]
+            if rivals:
+                finding = _set_aside(finding, *rivals[0])
             else:
+                who = f"“{finding.title}”, which sets"
                 for knob, value in change.settings.items():
-                    chosen.setdefault(knob, (value, finding))
+                    chosen.setdefault(knob, (value, who))
         kept.append((index, finding))
     return kept
 
 
-def _set_aside(finding: Finding, knob: str, value: object, winner: Finding) -> Finding:
-    """The finding without its change, and the better one that it gives way to."""
-    reason = f"Not advised together with “{winner.title}”, which sets {knob} to {value}."
+def _set_aside(finding: Finding, knob: str, value: object, who: str) -> Finding:
+    """The finding without its change, and what it gives way to."""
     return finding.model_copy(
         update={
             "verdict": Verdict.INFORMATIVE,
-            "title": f"Set aside: {finding.title[:1].lower()}{finding.title[1:]}",
-            "summary": f"{reason} {finding.summary}".strip(),
+            "title": f"Set aside: {finding.title}",
+            "summary": f"Not advised together with {who} {knob} to {value}. "
+            f"{finding.summary}".strip(),
             "change": None,
             "effect": None,
             "gain": 0.0,

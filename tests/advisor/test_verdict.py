@@ -186,6 +186,14 @@ def test_prompts_of_varying_length_are_compared_in_pairs() -> None:
     assert "p = 0.031" in found.verification_sentence
 
 
+def test_without_targets_a_variant_that_runs_beats_settings_that_do_not() -> None:
+    failed = make_trial(failure=make_failure())
+    spec = make_study_spec(targets=())
+    found = verdict_of(make_evidence(failed, make_variant(), spec=spec))
+    assert found.sentence == "Trial 3 gives answers; the current settings gave none"
+    assert found.recommended == FLOAT32
+
+
 def test_without_targets_the_gain_is_the_verdict() -> None:
     spec = make_study_spec(targets=())
     faster = verdict_of(make_evidence(make_current(), make_variant(), spec=spec))
