@@ -1,11 +1,12 @@
-"""Writes the catalogue of a serving engine's options: from the engine's own parser, or from a list.
+"""Writes the catalogue of an engine's options: from the engine's own parser, or from a list.
 
-    PYTHON_OF_THE_ENGINE scripts/engine_flags.py vllm   > advisor/catalog/data/flags-vllm-0.32.0.json
-    PYTHON_OF_THE_ENGINE scripts/engine_flags.py sglang > advisor/catalog/data/flags-sglang-0.5.23.json
-    python scripts/engine_flags.py --facts vllm-0.33.0.json > advisor/catalog/data/flags-vllm-0.33.0.json
+    ENGINE_PYTHON scripts/engine_flags.py vllm   > flags-vllm-0.32.0.json
+    ENGINE_PYTHON scripts/engine_flags.py sglang > flags-sglang-0.5.23.json
+    python scripts/engine_flags.py --facts vllm-0.33.0.json > flags-vllm-0.33.0.json
 
-Standard library alone, since it runs in the engine's environment. Descriptions are left out; the
-engine's own `--help` has them. Needs no GPU and takes the 10-15 s that importing the engine takes.
+The files lie in `advisor/catalog/data`. Standard library alone, since it runs in the engine's
+environment. Descriptions are left out; the engine's own `--help` has them. Needs no GPU and takes
+the 10-15 s that importing the engine takes.
 """
 
 from __future__ import annotations

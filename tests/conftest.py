@@ -6,6 +6,7 @@ alice owns `org`, bob may only read it, charlie owns another organisation and kn
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,9 @@ from advisor.accounts.models import Org, Role, User
 from tests import factories
 
 ApiClient = Callable[..., Client]
+
+# Two workers on two cores: torch with a thread for each core in both is many times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

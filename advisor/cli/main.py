@@ -18,6 +18,7 @@ from advisor.cli.errors import CliError
 COMMANDS: dict[str, tuple[str, str]] = {
     "estimate": ("advisor.cli.estimate", "predict memory, latency and cost of a model on a GPU"),
     "trace": ("advisor.cli.trace", "say what limits the GPU in a profiler trace"),
+    "flags": ("advisor.cli.flags", "find dead, renamed and conflicting flags in a launch command"),
     "study": ("advisor.cli.study", "submit a study, follow it, fetch its report"),
 }
 

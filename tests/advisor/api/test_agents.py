@@ -17,7 +17,7 @@ def test_agents_say_what_they_are_and_keep_their_credential(reader: Client, agen
     assert answer["slug"] == "bench-1"
     assert answer["reachable"] is True
     assert answer["host"]["cpu"] == "Intel Xeon"
-    assert answer["engines"] == ["transformers"]
+    assert answer["engines"] == ["transformers", "simulated"]
     assert agent.credential_prefix not in response.content.decode()
     assert agent.credential_hash not in response.content.decode()
 

@@ -38,8 +38,8 @@ def make_spec(**overrides: Any) -> StudySpec:
         "engine": "simulated",
         "workload": builders.make_workload(
             input_tokens={"mean": 600, "kind": "lognormal", "p95": 1400, "maximum": 4000},
-            output_tokens={"mean": 200},
-            request_rate_per_s=4.0,
+            output_tokens={"mean": 60},
+            request_rate_per_s=6.0,
             requests=300,
         ),
         "targets": (
@@ -121,7 +121,7 @@ def test_from_bad_settings_a_study_ends_with_a_verified_better_configuration(
     assert verdict.verification == "verified", verdict.verification_sentence
     # A queue that only grows is one long event, too few independent ones to prove a miss.
     assert verdict.current_targets[0].verdict == "not_proven"
-    assert "292 of 300 requests over" in verdict.current_targets[0].reason
+    assert "280 of 300 requests over" in verdict.current_targets[0].reason
     assert {"max_running"} <= set(verdict.changes)
     assert len(finished.trials) <= 17
 
