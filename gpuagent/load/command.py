@@ -1,0 +1,332 @@
+"""What `python -m gpuagent load` and `mock` do with their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpuagent import text
+from gpuagent.errors import AgentError, ConfigError
+from gpuagent.load.arrivals import arrival_times, read_replay
+from gpuagent.load.client import Endpoint
+from gpuagent.load.driver import LoadRun, loop_factory, run_load
+from gpuagent.load.mock import MockSettings, serve_forever
+from gpuagent.load.plan import PATHS, Asked, FilePrompts, Planner, TextPrompts, read_lengths
+from gpuagent.load.report import read_target, report
+from gpuagent.load.show import show_report
+from gpuagent.wire.measure import RequestRecord
+
+EXIT_OK, EXIT_BAD, EXIT_USAGE, EXIT_NOT_PROVEN = 0, 1, 2, 3
+_DEFAULT_DURATION_S = 30.0
+_MOST_PLANNED = 1_000_000
+# A closed loop plans this much before it starts; further requests are made while it runs.
+_PLANNED_AHEAD = 20_000
+_REFRESH_S = 1.0
+
+
+class Interrupt:
+    """Ctrl-C once ends the run and keeps what was measured; twice ends the program."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        def handle(number: int, frame: object) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+
+        before = signal.signal(signal.SIGINT, handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def load(args: argparse.Namespace) -> int:
+    """Run the traffic and print the result."""
+    targets = [read_target(text) for text in args.target]
+    key = _key(args.key_env)
+    endpoint = Endpoint.parse(args.url, PATHS[args.api], key=key)
+    args.model = args.model or _first_model(args.url, key)
+    planner = make_planner(args)
+    interrupt = Interrupt()
+    with interrupt.watched():
+        run = _send(args, endpoint, planner, interrupt)
+    run = without_warmup(run, args.warmup)
+    if args.records:
+        write_records(Path(args.records), run.records)
+    found = report(run, asked_of(args), targets, stopped=interrupt.asked)
+    if args.json:
+        print(json.dumps(found, indent=2))  # noqa: T201
+    else:
+        show_report(found, Console())
+    return exit_code(found)
+
+
+def exit_code(found: dict[str, Any]) -> int:
+    verdicts = {target["verdict"] for target in found["targets"]}
+    if found["verdict"] == "invalid" or "missed" in verdicts:
+        return EXIT_BAD
+    return EXIT_NOT_PROVEN if verdicts - {"met"} else EXIT_OK
+
+
+def mock(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    settings = MockSettings(
+        ttft_s=args.ttft,
+        itl_s=args.itl,
+        slots=max(0, args.slots),
+        step_s=args.step,
+        per_request_s=args.per_request,
+        queue_limit=args.queue_limit,
+        max_context=args.max_context,
+        refuse_frac=args.refuse,
+        cut_frac=args.cut,
+        hang_frac=args.hang,
+        seed=args.seed,
+    )
+
+    def ready(port: int) -> None:
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        print(f"serving on http://{host}:{port}", flush=True)  # noqa: T201
+
+    async def serve() -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await serve_forever(settings, args.host, args.port, ready)
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve())
+    except asyncio.CancelledError:
+        return EXIT_OK
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"port {args.port} on {args.host} cannot be used: {error}") from error
+    return EXIT_OK
+
+
+def _send(
+    args: argparse.Namespace, endpoint: Endpoint, planner: Planner, interrupt: Interrupt
+) -> LoadRun:
+    if args.concurrency:
+        return closed_loop(args, endpoint, planner, interrupt)
+    if args.replay:
+        rows = read_replay(Path(args.replay), speed=args.replay_speed)
+        rows = [row for row in rows if args.duration is None or row.at_s <= args.duration]
+        planned = [planner.next(row.at_s, lengths=row.lengths) for row in rows[: args.requests]]
+    else:
+        planned = planner.at_times(open_times(args, args.rate, seed=args.seed))
+    with progress(len(planned)) as on_progress:
+        return run_load(
+            endpoint,
+            planned,
+            timeout_s=args.timeout,
+            should_stop=interrupt,
+            on_progress=on_progress,
+        )
+
+
+def closed_loop(
+    args: argparse.Namespace, endpoint: Endpoint, planner: Planner, interrupt: Interrupt
+) -> LoadRun:
+    """`concurrency` requests in flight, for a time or a number of requests."""
+    until_s = args.duration
+    if until_s is None and args.requests is None:
+        until_s = _DEFAULT_DURATION_S
+    if until_s is not None:
+        until_s += args.warmup
+    planned = [planner.next() for _ in range(args.requests or _ahead(args, until_s))]
+    with progress(args.requests) as on_progress:
+        return run_load(
+            endpoint,
+            planned,
+            streams=args.concurrency,
+            timeout_s=args.timeout,
+            until_s=until_s,
+            more=None if args.requests else planner.next,
+            should_stop=interrupt,
+            on_progress=on_progress,
+        )
+
+
+def _ahead(args: argparse.Namespace, until_s: float | None) -> int:
+    wanted: int = max(1, min(_PLANNED_AHEAD, round(args.concurrency * (until_s or 1.0) * 10)))
+    return wanted
+
+
+def open_times(args: argparse.Namespace, rate_per_s: float, *, seed: int) -> list[float]:
+    """Intended send times of an open loop, warm-up included."""
+    window_s = args.duration
+    if window_s is None and args.requests is None:
+        window_s = _DEFAULT_DURATION_S
+    warm = round(rate_per_s * args.warmup)
+    if window_s is None:
+        count = int(args.requests) + warm
+    else:
+        expected = rate_per_s * (window_s + args.warmup)
+        count = round(expected + 10 * expected**0.5 / args.burstiness + 10)
+    if count > _MOST_PLANNED:
+        raise ConfigError(f"{count:,} requests are more than {_MOST_PLANNED:,}: shorten the run")
+    if args.burstiness > 1:
+        raise ConfigError("burstiness: must lie above 0 and up to 1")
+    times = arrival_times(args.arrivals, rate_per_s, count, seed=seed, burstiness=args.burstiness)
+    if window_s is not None:
+        times = [at_s for at_s in times if at_s <= window_s + args.warmup]
+        if args.requests is not None:
+            times = times[: args.requests + warm]
+    if not times:
+        raise ConfigError(
+            f"no request falls into {window_s:g} s at {rate_per_s:g} a second: make it longer"
+        )
+    return times
+
+
+def make_planner(args: argparse.Namespace, *, seed: int | None = None) -> Planner:
+    """The planner of the settings; `seed` instead of the settings' own for a further cell."""
+    seed = args.seed if seed is None else seed
+    return Planner(
+        input_tokens=read_lengths(args.input_tokens),
+        output_tokens=read_lengths(args.output_tokens),
+        prompts=_prompts(args),
+        asked=Asked(args.model, args.api, ignore_eos=not args.no_ignore_eos),
+        seed=seed,
+    )
+
+
+def _prompts(args: argparse.Namespace) -> TextPrompts | FilePrompts:
+    if args.prompts and args.prompts.endswith(".jsonl"):
+        return FilePrompts(Path(args.prompts))
+    try:
+        passage = text.load(args.prompts)
+    except AgentError as error:
+        raise ConfigError(error.message.replace("text_path:", "--prompts:")) from error
+    encode = _encoder(args.tokenizer) if args.tokenizer else None
+    return TextPrompts(
+        passage.text, encode=encode, shared_prefix_frac=args.shared_prefix, seed=args.seed
+    )
+
+
+def _encoder(folder: str) -> Callable[[str], list[int]]:
+    path = Path(folder) / "tokenizer.json"
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise ConfigError("--tokenizer needs the tokenizers package: pip install '.[agent]'") from (
+            error
+        )
+    if not path.is_file():
+        raise ConfigError(f"--tokenizer: there is no {path}")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise ConfigError(f"--tokenizer: {path} cannot be read ({error})") from error
+    return lambda passage: list(tokenizer.encode(passage, add_special_tokens=False).ids)
+
+
+def without_warmup(run: LoadRun, warmup_s: float) -> LoadRun:
+    """The run without the requests of its first seconds, times counted from there."""
+    if warmup_s <= 0:
+        return run
+    kept = tuple(_shifted(r, warmup_s) for r in run.records if r.intended_s >= warmup_s)
+    return replace(run, records=kept, wall_s=max(0.0, run.wall_s - warmup_s))
+
+
+def _shifted(record: RequestRecord, by_s: float) -> RequestRecord:
+    return record.model_copy(
+        update={
+            "intended_s": record.intended_s - by_s,
+            "sent_s": record.sent_s - by_s,
+            "token_s": tuple(at_s - by_s for at_s in record.token_s),
+        }
+    )
+
+
+def write_records(path: Path, records: tuple[RequestRecord, ...]) -> None:
+    """One RequestRecord a line. Raises ConfigError where the file cannot be written."""
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for record in records:
+                file.write(record.model_dump_json() + "\n")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror})") from error
+
+
+def asked_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that make the run repeatable; no key is among them."""
+    left_out = {"run", "command", "verbose", "json", "records", "target", "key_env"}
+    return {k: v for k, v in vars(args).items() if k not in left_out and v is not None}
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise ConfigError(f"--key-env: the environment has no {variable}")
+    return key
+
+
+def _first_model(url: str, key: str | None) -> str:
+    endpoint = Endpoint.parse(url, "/v1/models", key=key)
+    scheme = "https" if endpoint.tls else "http"
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        reply = httpx.get(
+            f"{scheme}://{host}:{endpoint.port}{endpoint.path}", headers=headers, timeout=10
+        )
+        reply.raise_for_status()
+        return str(reply.json()["data"][0]["id"])
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        raise ConfigError(f"{url} answered {status} for its models: give --model") from error
+    except httpx.HTTPError as error:
+        raise ConfigError(f"{url} does not answer ({error}): is the server up?") from error
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ConfigError(f"{url} names no model: give --model") from error
+
+
+@contextmanager
+def progress(total: int | None) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, redrawn once a second: drawing costs the event loop milliseconds."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.completed:,} of {task.fields[sent]:,} sent answered"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=console, disable=not sys.stderr.isatty(), auto_refresh=False)
+    drawn = 0.0
+    with bar:
+        task = bar.add_task("", total=total, sent=0)
+
+        def on_progress(sent: int, finished: int) -> None:
+            nonlocal drawn
+            if bar.disable or perf_counter() - drawn < _REFRESH_S:
+                return
+            drawn = perf_counter()
+            bar.update(task, completed=finished, sent=sent)
+            bar.refresh()
+
+        yield on_progress

@@ -1,0 +1,82 @@
+"""A run's report for a person: verdict and reasons before any number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+_STYLES = {"valid": "green", "warn": "yellow", "invalid": "red"}
+_NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "e2e_s": "E2E"}
+
+
+def show_report(found: dict[str, Any], console: Console) -> None:
+    """Print `report.report`'s result."""
+    verdict = found["verdict"]
+    console.print(f"Measurement: [{_STYLES[verdict]}]{verdict}[/]", highlight=False)
+    for reason in found["reasons"]:
+        console.print(f"  {escape(reason)}", highlight=False)
+    if found["stopped_early"]:
+        console.print("  Stopped by Ctrl-C: what was measured until then is shown")
+    requests = found["requests"]
+    console.print(
+        f"{requests['succeeded']:,} of {requests['recorded']:,} requests succeeded, "
+        f"{_number(found['completed_per_s'])} a second, "
+        f"{_number(found['output_tok_s']['value'])} output tok/s "
+        f"({found['loop']} loop, at most {found['peak_in_flight']:,} in flight)",
+        highlight=False,
+    )
+    for error, times in requests["errors"].items():
+        console.print(f"  {times:,} × {escape(error)}", highlight=False)
+    if verdict != "invalid" and requests["succeeded"]:
+        console.print(_latencies(found["latency"]))
+        for reason in dict.fromkeys(_missing(found["latency"])):
+            console.print(f"Too few: {reason}", highlight=False)
+        if found["loop"] == "closed":
+            console.print("Closed loop: these are no latencies at a rate", highlight=False)
+    for target in found["targets"]:
+        console.print(
+            f"{escape(target['target'])}: {target['verdict'].replace('_', ' ')} "
+            f"({escape(target['reason'])})",
+            highlight=False,
+        )
+
+
+def _latencies(latency: dict[str, Any]) -> Table:
+    table = Table(title="Latency in ms, with 95 % intervals")
+    for column in ("", "n", "mean", "p50", "p90", "p95", "p99"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, values in latency.items():
+        if "n" not in values:
+            continue
+        cells = [_ms(values[p]["value"], values[p]["low"], values[p]["high"]) for p in _PERCENTILES]
+        mean = _ms(values["mean"], values["mean_low"], values["mean_high"])
+        table.add_row(_NAMES[name], f"{values['n']:,}", mean, *cells)
+    return table
+
+
+_PERCENTILES = ("p50", "p90", "p95", "p99")
+
+
+def _missing(latency: dict[str, Any]) -> Iterator[str]:
+    """Why percentiles are not shown, for the requests' latencies."""
+    for name in ("ttft_s", "e2e_s"):
+        for p in _PERCENTILES:
+            reason = latency[name].get(p, {}).get("reason")
+            if reason:
+                yield f"{p} {reason}"
+
+
+def _ms(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return "too few"
+    if low is None or high is None:
+        return f"{value * 1e3:.1f}"
+    return f"{value * 1e3:.1f} ({low * 1e3:.1f}–{high * 1e3:.1f})"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f}"
