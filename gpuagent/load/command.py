@@ -19,15 +19,16 @@ import httpx
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpuagent import text
-from gpuagent.errors import AgentError, ConfigError
+from gpuagent.errors import ConfigError
 from gpuagent.load.arrivals import arrival_times, read_replay
 from gpuagent.load.client import Endpoint
 from gpuagent.load.driver import LoadRun, loop_factory, run_load
+from gpuagent.load.locust_run import run_users
 from gpuagent.load.mock import MockSettings, serve_forever
-from gpuagent.load.plan import PATHS, Asked, FilePrompts, Planner, TextPrompts, read_lengths
+from gpuagent.load.plan import PATHS, Planner
 from gpuagent.load.report import read_target, report
 from gpuagent.load.show import show_report
+from gpuagent.load.workload import make_planner
 from gpuagent.wire.measure import RequestRecord
 
 EXIT_OK, EXIT_BAD, EXIT_USAGE, EXIT_NOT_PROVEN = 0, 1, 2, 3
@@ -64,6 +65,7 @@ class Interrupt:
 def load(args: argparse.Namespace) -> int:
     """Run the traffic and print the result."""
     targets = [read_target(text) for text in args.target]
+    check_combination(args)
     key = _key(args.key_env)
     endpoint = Endpoint.parse(args.url, PATHS[args.api], key=key)
     args.model = args.model or _first_model(args.url, key)
@@ -80,6 +82,15 @@ def load(args: argparse.Namespace) -> int:
     else:
         show_report(found, Console())
     return exit_code(found)
+
+
+def check_combination(args: argparse.Namespace) -> None:
+    """Raises ConfigError for settings that the chosen kind of traffic would not use."""
+    unused = ("duration", "requests") if args.users else ("spawn_rate", "run_time")
+    for name in unused:
+        if getattr(args, name) is not None:
+            with_users = "does not go with" if args.users else "needs"
+            raise ConfigError(f"--{name.replace('_', '-')} {with_users} --users")
 
 
 def exit_code(found: dict[str, Any]) -> int:
@@ -129,6 +140,10 @@ def mock(args: argparse.Namespace) -> int:
 def _send(
     args: argparse.Namespace, endpoint: Endpoint, planner: Planner, interrupt: Interrupt
 ) -> LoadRun:
+    if args.users:
+        args.spawn_rate = args.spawn_rate or 1.0
+        args.run_time = args.run_time or round(_DEFAULT_DURATION_S)
+        return run_users(args, key=endpoint.key, should_stop=interrupt)
     if args.concurrency:
         return closed_loop(args, endpoint, planner, interrupt)
     if args.replay:
@@ -200,48 +215,6 @@ def open_times(args: argparse.Namespace, rate_per_s: float, *, seed: int) -> lis
             f"no request falls into {window_s:g} s at {rate_per_s:g} a second: make it longer"
         )
     return times
-
-
-def make_planner(args: argparse.Namespace, *, seed: int | None = None) -> Planner:
-    """The planner of the settings; `seed` instead of the settings' own for a further cell."""
-    seed = args.seed if seed is None else seed
-    return Planner(
-        input_tokens=read_lengths(args.input_tokens),
-        output_tokens=read_lengths(args.output_tokens),
-        prompts=_prompts(args),
-        asked=Asked(args.model, args.api, ignore_eos=not args.no_ignore_eos),
-        seed=seed,
-    )
-
-
-def _prompts(args: argparse.Namespace) -> TextPrompts | FilePrompts:
-    if args.prompts and args.prompts.endswith(".jsonl"):
-        return FilePrompts(Path(args.prompts))
-    try:
-        passage = text.load(args.prompts)
-    except AgentError as error:
-        raise ConfigError(error.message.replace("text_path:", "--prompts:")) from error
-    encode = _encoder(args.tokenizer) if args.tokenizer else None
-    return TextPrompts(
-        passage.text, encode=encode, shared_prefix_frac=args.shared_prefix, seed=args.seed
-    )
-
-
-def _encoder(folder: str) -> Callable[[str], list[int]]:
-    path = Path(folder) / "tokenizer.json"
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise ConfigError("--tokenizer needs the tokenizers package: pip install '.[agent]'") from (
-            error
-        )
-    if not path.is_file():
-        raise ConfigError(f"--tokenizer: there is no {path}")
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise ConfigError(f"--tokenizer: {path} cannot be read ({error})") from error
-    return lambda passage: list(tokenizer.encode(passage, add_special_tokens=False).ids)
 
 
 def without_warmup(run: LoadRun, warmup_s: float) -> LoadRun:

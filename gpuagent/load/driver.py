@@ -14,11 +14,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter, process_time
-from typing import Any
 
 from gpuagent.load.client import Connection, Endpoint, Exchange, connect
 from gpuagent.load.plan import LoadRequest
-from gpuagent.load.stream import Answer, read_answer
+from gpuagent.load.records import Finished, read_records
 from gpuagent.wire.measure import RequestRecord
 
 # Sleep ends this much before a send time, since the event loop's timers count whole milliseconds.
@@ -28,6 +27,7 @@ _SPIN_FRAC = 0.1
 _TIMER_S = 0.001
 _CONNECT_TIMEOUT_S = 10.0
 _FILES_KEPT_FREE = 64
+_GIVEN_UP = "the run was stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class _Driver:
             for task in self._tasks:
                 task.cancel()
             for connection in [*self._idle, *self._flying.values()]:
-                connection.fail("the run was stopped")
+                connection.fail(_GIVEN_UP)
 
     async def _open_first(self) -> None:
         """A few connections before the clock starts, so that the first requests do not wait."""
@@ -317,52 +317,36 @@ class _Driver:
             (index, exchange)
             for index, exchange in enumerate(self._exchanges)
             if exchange is not None and exchange.done > 0 and exchange.sent > 0
-            if exchange.error != "the run was stopped"
+            if exchange.error != _GIVEN_UP
         ]
-        answers = [read_answer(x.status, x.pieces) if x.status else None for _, x in made]
-        records, unexpected = [], 0
-        for (index, exchange), answer in zip(made, answers, strict=True):
-            records.append(self._record(index, exchange, answer))
-            if answer and answer.error is None and exchange.error is None:
-                unexpected += len(answer.token_s) != self._planned[index].output_tokens
-        good = [a for a in answers if a is not None and a.error is None]
-        usages = [a.output_tokens for a in good]
+        read = read_records([self._finished_one(index, x) for index, x in made], self._began)
         sends = [x.sent for _, x in made]
         intended = [self._intended[index] for index, _ in made]
         spans = len(made) > 1 and self._streams is None
-        wall_s = max((x.done for _, x in made), default=self._ended) - self._began
         return LoadRun(
-            records=tuple(records),
+            records=read.records,
             planned=len(self._planned),
             unfinished=self._launched - len(made),
             open_loop=self._streams is None,
-            wall_s=wall_s,
+            wall_s=max((x.done for _, x in made), default=self._ended) - self._began,
             intended_span_s=max(intended) - min(intended) if spans else None,
             send_span_s=max(sends) - min(sends) if spans else None,
             cpu_frac=self._cpu_s / max(1e-9, self._ended - self._began),
             peak_in_flight=self._peak,
             connection_limit=self._limit,
-            counted=tuple(sorted({a.counted for a in good})),
-            server_output_tokens=None if None in usages else sum(u for u in usages if u),
-            unexpected_lengths=unexpected,
+            counted=read.counted,
+            server_output_tokens=read.server_output_tokens,
+            unexpected_lengths=read.unexpected_lengths,
         )
 
-    def _record(self, index: int, exchange: Exchange, answer: Answer | None) -> RequestRecord:
+    def _finished_one(self, index: int, exchange: Exchange) -> Finished:
         request = self._planned[index]
-        token_s: tuple[float, ...] = ()
-        error = exchange.error
-        input_tokens: Any = request.input_tokens
-        if answer is not None:
-            token_s = tuple(max(0.0, at - self._began) for at in answer.token_s)
-            error = error or answer.error
-            input_tokens = answer.input_tokens or input_tokens
-            if error is None and not token_s:
-                error = "no token arrived"
-        return RequestRecord(
-            intended_s=max(0.0, self._intended[index] - self._began),
-            sent_s=max(0.0, exchange.sent - self._began),
-            token_s=token_s,
-            input_tokens=max(1, input_tokens),
-            output_tokens=len(token_s),
-            error=error,
+        return Finished(
+            intended=self._intended[index],
+            sent=exchange.sent,
+            status=exchange.status,
+            pieces=exchange.pieces,
+            error=exchange.error,
+            input_tokens=request.input_tokens,
+            output_tokens=request.output_tokens,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ _EPILOG = """\
 examples:
   python -m gpuagent load --url http://127.0.0.1:8000 --rate 5 --duration 60
   python -m gpuagent load --url http://127.0.0.1:8000 --concurrency 16 --requests 500 --json
+  python -m gpuagent load --url http://127.0.0.1:8000 --users 100 --spawn-rate 10 --run-time 1m
   python -m gpuagent load --url http://127.0.0.1:8000 --rate 5 --target 'ttft_s:p99<=0.2'
 
 exit code: 0 measured (and every target met), 1 a target missed or the run invalid, 2 wrong
@@ -51,6 +53,12 @@ def _add_load(commands: Any) -> None:
     how.add_argument("--rate", type=positive, help="open loop: requests a second")
     how.add_argument("--replay", metavar="FILE", help="open loop: send times of a log, see docs")
     how.add_argument("--concurrency", type=count, help="closed loop: requests in flight")
+
+    how.add_argument("--users", type=count, help="closed loop with Locust: users at most")
+
+    locust = load.add_argument_group("with --users")
+    locust.add_argument("--spawn-rate", type=positive, help="users started a second; default 1")
+    locust.add_argument("--run-time", type=seconds, help="such as 90, 60s, 1m, 1h30m; default 30s")
 
     amount = load.add_argument_group("amount")
     amount.add_argument("--duration", type=positive, help="seconds; default 30")
@@ -128,6 +136,16 @@ def not_negative(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> int:
+    """Locust's own way to write a time."""
+    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", text.strip())
+    hours, minutes, rest = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + rest
+    if total < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no time of at least 1 s, such as 60s or 1m30s")
+    return total
+
+
 def fraction(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
@@ -143,7 +161,7 @@ def count(text: str) -> int:
 
 
 def _run_load(args: argparse.Namespace, config: object) -> int:
-    _need(("httptools",))
+    _need(("httptools", "locust") if args.users else ("httptools",))
     from gpuagent.load import command
 
     return command.load(args)

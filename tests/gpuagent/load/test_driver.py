@@ -42,7 +42,7 @@ def test_an_open_loop_stamps_every_token_from_the_intended_send(api, path) -> No
         assert record.sent_s >= record.intended_s
         assert record.token_s[0] - record.intended_s >= 0.045
         assert len(record.token_s) == record.output_tokens == 5
-        assert record.token_s[-1] - record.token_s[0] >= 0.03
+        assert record.token_s[-1] - record.intended_s >= 0.08
         assert record.input_tokens == 15
 
 
