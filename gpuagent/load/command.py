@@ -8,9 +8,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,20 +19,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpuagent.errors import ConfigError
-from gpuagent.load.arrivals import arrival_times, read_replay
+from gpuagent.load.arrivals import read_replay
+from gpuagent.load.boundary_run import boundary_report, run_boundary
 from gpuagent.load.client import Endpoint
 from gpuagent.load.driver import LoadRun, loop_factory, run_load
 from gpuagent.load.locust_run import run_users
 from gpuagent.load.mock import MockSettings, serve_forever
 from gpuagent.load.plan import PATHS, Planner
 from gpuagent.load.report import read_target, report
-from gpuagent.load.show import show_report
+from gpuagent.load.show import show_boundary, show_point, show_report
+from gpuagent.load.traffic import DEFAULT_DURATION_S, open_times, without_warmup
 from gpuagent.load.workload import make_planner
 from gpuagent.wire.measure import RequestRecord
+from gpuagent.wire.sla import SlaTarget
 
 EXIT_OK, EXIT_BAD, EXIT_USAGE, EXIT_NOT_PROVEN = 0, 1, 2, 3
-_DEFAULT_DURATION_S = 30.0
-_MOST_PLANNED = 1_000_000
 # A closed loop plans this much before it starts; further requests are made while it runs.
 _PLANNED_AHEAD = 20_000
 _REFRESH_S = 1.0
@@ -69,8 +69,10 @@ def load(args: argparse.Namespace) -> int:
     key = _key(args.key_env)
     endpoint = Endpoint.parse(args.url, PATHS[args.api], key=key)
     args.model = args.model or _first_model(args.url, key)
-    planner = make_planner(args)
     interrupt = Interrupt()
+    if args.boundary:
+        return _boundary(args, endpoint, targets, interrupt)
+    planner = make_planner(args)
     with interrupt.watched():
         run = _send(args, endpoint, planner, interrupt)
     run = without_warmup(run, args.warmup)
@@ -84,13 +86,44 @@ def load(args: argparse.Namespace) -> int:
     return exit_code(found)
 
 
+def _boundary(
+    args: argparse.Namespace,
+    endpoint: Endpoint,
+    targets: Sequence[SlaTarget],
+    interrupt: Interrupt,
+) -> int:
+    progress_lines = Console(stderr=True)
+    with interrupt.watched():
+        found = run_boundary(
+            args,
+            endpoint,
+            targets,
+            should_stop=interrupt,
+            on_point=lambda point: show_point(point, progress_lines),
+        )
+    shown = boundary_report(found, asked_of(args), stopped=interrupt.asked)
+    if args.json:
+        print(json.dumps(shown, indent=2))  # noqa: T201
+    else:
+        show_boundary(found, Console())
+    if any(point.client_bound for point in found.points) or found.low is None:
+        return EXIT_BAD
+    return EXIT_OK if found.proven_per_s is not None and found.high else EXIT_NOT_PROVEN
+
+
 def check_combination(args: argparse.Namespace) -> None:
     """Raises ConfigError for settings that the chosen kind of traffic would not use."""
-    unused = ("duration", "requests") if args.users else ("spawn_rate", "run_time")
+    if not args.boundary and not (args.rate or args.replay or args.concurrency or args.users):
+        raise ConfigError("give --rate, --replay, --concurrency, --users or --boundary")
+    if args.boundary and (args.replay or args.concurrency or args.users or args.records):
+        raise ConfigError("--boundary goes with --rate alone, which is where it starts")
+    kind = "--users" if args.users else "--boundary" if args.boundary else "this traffic"
+    users_only, boundary_only = ("spawn_rate", "run_time"), ("points",)
+    unused: tuple[str, ...] = () if args.boundary else boundary_only
+    unused += ("duration", "requests") if args.users else users_only
     for name in unused:
         if getattr(args, name) is not None:
-            with_users = "does not go with" if args.users else "needs"
-            raise ConfigError(f"--{name.replace('_', '-')} {with_users} --users")
+            raise ConfigError(f"--{name.replace('_', '-')} does not go with {kind}")
 
 
 def exit_code(found: dict[str, Any]) -> int:
@@ -142,7 +175,7 @@ def _send(
 ) -> LoadRun:
     if args.users:
         args.spawn_rate = args.spawn_rate or 1.0
-        args.run_time = args.run_time or round(_DEFAULT_DURATION_S)
+        args.run_time = args.run_time or round(DEFAULT_DURATION_S)
         return run_users(args, key=endpoint.key, should_stop=interrupt)
     if args.concurrency:
         return closed_loop(args, endpoint, planner, interrupt)
@@ -168,7 +201,7 @@ def closed_loop(
     """`concurrency` requests in flight, for a time or a number of requests."""
     until_s = args.duration
     if until_s is None and args.requests is None:
-        until_s = _DEFAULT_DURATION_S
+        until_s = DEFAULT_DURATION_S
     if until_s is not None:
         until_s += args.warmup
     planned = [planner.next() for _ in range(args.requests or _ahead(args, until_s))]
@@ -188,51 +221,6 @@ def closed_loop(
 def _ahead(args: argparse.Namespace, until_s: float | None) -> int:
     wanted: int = max(1, min(_PLANNED_AHEAD, round(args.concurrency * (until_s or 1.0) * 10)))
     return wanted
-
-
-def open_times(args: argparse.Namespace, rate_per_s: float, *, seed: int) -> list[float]:
-    """Intended send times of an open loop, warm-up included."""
-    window_s = args.duration
-    if window_s is None and args.requests is None:
-        window_s = _DEFAULT_DURATION_S
-    warm = round(rate_per_s * args.warmup)
-    if window_s is None:
-        count = int(args.requests) + warm
-    else:
-        expected = rate_per_s * (window_s + args.warmup)
-        count = round(expected + 10 * expected**0.5 / args.burstiness + 10)
-    if count > _MOST_PLANNED:
-        raise ConfigError(f"{count:,} requests are more than {_MOST_PLANNED:,}: shorten the run")
-    if args.burstiness > 1:
-        raise ConfigError("burstiness: must lie above 0 and up to 1")
-    times = arrival_times(args.arrivals, rate_per_s, count, seed=seed, burstiness=args.burstiness)
-    if window_s is not None:
-        times = [at_s for at_s in times if at_s <= window_s + args.warmup]
-        if args.requests is not None:
-            times = times[: args.requests + warm]
-    if not times:
-        raise ConfigError(
-            f"no request falls into {window_s:g} s at {rate_per_s:g} a second: make it longer"
-        )
-    return times
-
-
-def without_warmup(run: LoadRun, warmup_s: float) -> LoadRun:
-    """The run without the requests of its first seconds, times counted from there."""
-    if warmup_s <= 0:
-        return run
-    kept = tuple(_shifted(r, warmup_s) for r in run.records if r.intended_s >= warmup_s)
-    return replace(run, records=kept, wall_s=max(0.0, run.wall_s - warmup_s))
-
-
-def _shifted(record: RequestRecord, by_s: float) -> RequestRecord:
-    return record.model_copy(
-        update={
-            "intended_s": record.intended_s - by_s,
-            "sent_s": record.sent_s - by_s,
-            "token_s": tuple(at_s - by_s for at_s in record.token_s),
-        }
-    )
 
 
 def write_records(path: Path, records: tuple[RequestRecord, ...]) -> None:

@@ -31,6 +31,16 @@ _GIVEN_UP = "the run was stopped"
 
 
 @dataclass(frozen=True, slots=True)
+class Overdue:
+    """Ends a run once more than `allowed` open requests have waited longer than `ttft_s` without
+    a byte of answer, or longer than `e2e_s` in all; None sets no such limit."""
+
+    ttft_s: float | None
+    e2e_s: float | None
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoadRun:
     """What one run sent and received. Times of the records count from the start of the run.
 
@@ -38,8 +48,8 @@ class LoadRun:
     to last send, really and as planned; None in a closed loop. cpu_frac: processor time of this
     process over wall time. peak_in_flight: most requests open at once. counted: how tokens were
     counted, see `stream.Answer`. unfinished: sent, but given up when the run was
-    stopped; they are in no record. server_output_tokens: sum of the usage that the server reported;
-    None where an answer came without.
+    stopped; they are in no record. cut_off: ended by `Overdue`. server_output_tokens: sum of the
+    usage that the server reported; None where an answer came without.
     """
 
     records: tuple[RequestRecord, ...]
@@ -55,6 +65,7 @@ class LoadRun:
     counted: tuple[str, ...]
     server_output_tokens: int | None
     unexpected_lengths: int
+    cut_off: bool = False
 
     @property
     def rate_achieved_frac(self) -> float | None:
@@ -74,20 +85,28 @@ def run_load(
     more: Callable[[], LoadRequest] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     on_progress: Callable[[int, int], None] = lambda sent, finished: None,
+    overdue: Overdue | None = None,
 ) -> LoadRun:
     """Send `planned`; `streams` requests at a time, or at their own times where it is None.
 
     timeout_s: of one request, from its intended send. until_s: no request is sent after it.
     more: makes further requests of a closed loop that has sent `planned` before `until_s`.
     should_stop: asked ten times a second; open requests are then given up and not recorded.
-    on_progress: told as often how many requests were sent and how many are finished.
+    overdue: looked at as often. on_progress: told as often how many requests were sent and how
+    many are finished.
     """
     if not planned:
         raise ValueError("the plan holds no requests")
     if streams is None and any(request.intended_s is None for request in planned):
         raise ValueError("an open loop needs an intended time for each request")
     driver = _Driver(
-        endpoint, planned, streams=streams, timeout_s=timeout_s, until_s=until_s, more=more
+        endpoint,
+        planned,
+        streams=streams,
+        timeout_s=timeout_s,
+        until_s=until_s,
+        more=more,
+        overdue=overdue,
     )
     # A collection in the middle would stamp tokens late; the run makes no cycles worth collecting.
     collecting = gc.isenabled()
@@ -123,9 +142,10 @@ class _Driver:
         timeout_s: float,
         until_s: float | None,
         more: Callable[[], LoadRequest] | None,
+        overdue: Overdue | None,
     ) -> None:
         self._endpoint, self._planned, self._streams = endpoint, list(planned), streams
-        self._more = more
+        self._more, self._overdue = more, overdue
         self._timeout_s, self._until_s = timeout_s, until_s
         self._head = endpoint.head()
         self._payloads = [self._payload(request) for request in planned]
@@ -142,7 +162,7 @@ class _Driver:
         self._limit = max(1, files - _FILES_KEPT_FREE) if streams is None else streams
         self._peak = 0
         self._began = self._cpu_began = self._ended = self._cpu_s = 0.0
-        self._all_sent = self._stopped = False
+        self._all_sent = self._stopped = self._cut_off = False
         self._finished = asyncio.Event()
 
     def _payload(self, request: LoadRequest) -> bytes:
@@ -161,7 +181,8 @@ class _Driver:
                 except TimeoutError:
                     self._expire()
                     on_progress(self._launched, self._launched - self._unfinished)
-                    if should_stop():
+                    self._cut_off = self._is_overdue()
+                    if self._cut_off or should_stop():
                         break
                 if sender.done():
                     sender.result()
@@ -299,6 +320,19 @@ class _Driver:
             self._give_up(self._waiting.popleft(), "timed out while it waited for a connection")
             self._over()
 
+    def _is_overdue(self) -> bool:
+        limits = self._overdue
+        if limits is None:
+            return False
+        now, late = perf_counter(), 0
+        for index in (*self._flying, *self._waiting):
+            waited_s, exchange = now - self._intended[index], self._exchanges[index]
+            silent = exchange is None or not exchange.pieces
+            late += (limits.ttft_s is not None and silent and waited_s > limits.ttft_s) or (
+                limits.e2e_s is not None and waited_s > limits.e2e_s
+            )
+        return late > limits.allowed
+
     def _give_up(self, index: int, reason: str) -> None:
         """Record a request that never got a connection."""
         exchange = self._exchanges[index]
@@ -337,6 +371,7 @@ class _Driver:
             counted=read.counted,
             server_output_tokens=read.server_output_tokens,
             unexpected_lengths=read.unexpected_lengths,
+            cut_off=self._cut_off,
         )
 
     def _finished_one(self, index: int, exchange: Exchange) -> Finished:

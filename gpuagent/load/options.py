@@ -15,6 +15,7 @@ examples:
   python -m gpuagent load --url http://127.0.0.1:8000 --concurrency 16 --requests 500 --json
   python -m gpuagent load --url http://127.0.0.1:8000 --users 100 --spawn-rate 10 --run-time 1m
   python -m gpuagent load --url http://127.0.0.1:8000 --rate 5 --target 'ttft_s:p99<=0.2'
+  python -m gpuagent load --url http://127.0.0.1:8000 --boundary --target 'ttft_s:p95<=0.5'
 
 exit code: 0 measured (and every target met), 1 a target missed or the run invalid, 2 wrong
 settings or no server, 3 a target not proven
@@ -49,12 +50,19 @@ def _add_load(commands: Any) -> None:
         help="let answers end by themselves; hosted endpoints refuse ignore_eos",
     )
 
-    how = load.add_argument_group("traffic, one of").add_mutually_exclusive_group(required=True)
+    how = load.add_argument_group("traffic, one of").add_mutually_exclusive_group()
     how.add_argument("--rate", type=positive, help="open loop: requests a second")
     how.add_argument("--replay", metavar="FILE", help="open loop: send times of a log, see docs")
     how.add_argument("--concurrency", type=count, help="closed loop: requests in flight")
 
     how.add_argument("--users", type=count, help="closed loop with Locust: users at most")
+
+    load.add_argument(
+        "--boundary",
+        action="store_true",
+        help="search the highest rate that meets every --target, from --rate (1 a second) on",
+    )
+    load.add_argument("--points", type=count, default=None, help="of --boundary at most; default 8")
 
     locust = load.add_argument_group("with --users")
     locust.add_argument("--spawn-rate", type=positive, help="users started a second; default 1")

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpuagent.load.boundary import Boundary, Point
+
 _STYLES = {"valid": "green", "warn": "yellow", "invalid": "red"}
 _NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "e2e_s": "E2E"}
 
@@ -43,6 +45,64 @@ def show_report(found: dict[str, Any], console: Console) -> None:
             f"({escape(target['reason'])})",
             highlight=False,
         )
+
+
+def show_point(point: Point, console: Console) -> None:
+    """One line while a search goes on."""
+    console.print(
+        f"{point.rate_per_s:.4g} a second: {_judgement(point)} ({point.requests:,} requests)",
+        highlight=False,
+    )
+
+
+def show_boundary(found: Boundary, console: Console) -> None:
+    """The boundary, what of it is proven, and the curve it was found on."""
+    if found.rate_per_s is not None and found.low is not None and found.high is not None:
+        console.print(
+            f"Boundary: {found.rate_per_s:.4g} requests a second "
+            f"(met at {found.low:.4g}, missed at {found.high:.4g}; {found.reason})",
+            highlight=False,
+        )
+    else:
+        console.print(f"No boundary: {found.reason}", highlight=False)
+    if found.proven_per_s is not None:
+        console.print(
+            f"Proven with {found.confidence:.0%} confidence: {found.proven_per_s:.4g} a second",
+            highlight=False,
+        )
+    else:
+        console.print("Not proven at any measured rate", highlight=False)
+    if found.needed_requests is not None and found.low is not None:
+        console.print(
+            f"A proof at {found.low:.4g} a second needs {found.needed_requests:,} requests in "
+            "one run",
+            highlight=False,
+        )
+    table = Table(title="Percentile of each target in ms, with 95 % intervals")
+    for column in ("requests/s", "n", "targets", "goodput"):
+        table.add_column(column, justify="right")
+    points = sorted(found.points, key=lambda p: p.rate_per_s)
+    for target in points[0].targets if points else ():
+        table.add_column(target.target, justify="right")
+    for point in points:
+        table.add_row(
+            f"{point.rate_per_s:.4g}",
+            f"{point.requests:,}",
+            _judgement(point),
+            "–" if point.goodput_frac is None else f"{point.goodput_frac:.1%}",
+            *(_ms(t.value, t.low, t.high) for t in point.targets),
+        )
+    console.print(table)
+
+
+def _judgement(point: Point) -> str:
+    if point.client_bound:
+        return "client-bound"
+    if point.saturated:
+        return "saturated"
+    if not point.meets:
+        return "missed"
+    return "met, proven" if point.proven else "met, not proven"
 
 
 def _latencies(latency: dict[str, Any]) -> Table:
