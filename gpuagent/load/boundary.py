@@ -117,8 +117,8 @@ def find_boundary(
     most_points: int = MOST_POINTS,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Boundary:
-    """Search with `measure(rate, index)`. Ends at a bracket of 5 %, after `most_points`, at the
-    first point where the client was the bottleneck, or when `should_stop` says so."""
+    """Search with `measure(rate, index)`. Ends at a bracket of 5 %, after `most_points`, when
+    the client was the bottleneck twice in a row, or when `should_stop` says so."""
     points: list[Point] = []
     rate: float | None = start_per_s
     while rate is not None and len(points) < most_points:
@@ -127,7 +127,10 @@ def find_boundary(
             break
         points.append(point)
         if point.client_bound is not None:
-            break
+            # Another process may have disturbed it, so it gets a second run; not a third.
+            if len(points) > 1 and points[-2].client_bound is not None:
+                break
+            continue
         rate = next_rate(points)
     return _conclude(points, done=rate is None)
 
@@ -136,7 +139,8 @@ def next_rate(points: Sequence[Point]) -> float | None:
     """Where to measure next; None when the bracket is narrow enough."""
     low, high, crossing = _bracket(points)
     if low is None:
-        lowest = min(points, key=lambda p: p.rate_per_s)
+        usable = [p for p in points if p.client_bound is None]
+        lowest = min(usable, key=lambda p: p.rate_per_s)
         capacity = lowest.capacity_per_s
         quarter = lowest.rate_per_s / _GROWTH
         return quarter if capacity is None else min(0.8 * lowest.rate_per_s, 0.9 * capacity)
@@ -187,11 +191,12 @@ def pool_adjacent_violators(values: Sequence[float]) -> list[float]:
 
 def _conclude(points: Sequence[Point], *, done: bool) -> Boundary:
     low, high, crossing = _bracket(points)
-    proven = [p.rate_per_s for p in points if p.proven and p.client_bound is None]
-    best = max((p for p in points if p.meets), key=lambda p: p.rate_per_s, default=None)
+    usable = [p for p in points if p.client_bound is None]
+    best = max((p for p in usable if p.meets), key=lambda p: p.rate_per_s, default=None)
+    proven = [p.rate_per_s for p in usable if p.proven]
     needed = [t.needed_requests for t in best.targets if t.needed_requests] if best else []
-    bound = next((p for p in points if p.client_bound is not None), None)
-    if bound is not None:
+    bound = points[-1] if points else None
+    if bound is not None and bound.client_bound is not None:
         reason = f"at {bound.rate_per_s:.4g} a second: {bound.client_bound}"
     elif not points:
         reason = "nothing was measured"

@@ -106,7 +106,7 @@ def _boundary(
         print(json.dumps(shown, indent=2))  # noqa: T201
     else:
         show_boundary(found, Console())
-    if any(point.client_bound for point in found.points) or found.low is None:
+    if found.low is None or found.points[-1].client_bound:
         return EXIT_BAD
     return EXIT_OK if found.proven_per_s is not None and found.high else EXIT_NOT_PROVEN
 
@@ -138,7 +138,7 @@ def mock(args: argparse.Namespace) -> int:
     settings = MockSettings(
         ttft_s=args.ttft,
         itl_s=args.itl,
-        slots=max(0, args.slots),
+        slots=args.slots,
         step_s=args.step,
         per_request_s=args.per_request,
         queue_limit=args.queue_limit,

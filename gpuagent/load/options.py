@@ -113,15 +113,15 @@ def _add_load(commands: Any) -> None:
 def _add_mock(commands: Any) -> None:
     mock = commands.add_parser("mock", help="serve as an OpenAI endpoint that computes nothing")
     mock.add_argument("--host", default="127.0.0.1")
-    mock.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    mock.add_argument("--port", type=whole, default=8000, help="0 takes a free one")
     mock.add_argument("--ttft", type=not_negative, default=0.0, help="seconds to the first token")
     mock.add_argument("--itl", type=not_negative, default=0.0, help="seconds between tokens")
-    mock.add_argument("--slots", type=int, default=0, help="requests at once; above 0: scheduler")
+    mock.add_argument("--slots", type=whole, default=0, help="requests at once; above 0: scheduler")
     mock.add_argument("--step", type=positive, default=0.01, help="seconds of a scheduler step")
     mock.add_argument(
         "--per-request", type=not_negative, default=0.0, help="more seconds of a step per request"
     )
-    mock.add_argument("--queue-limit", type=int, default=None, help="waiting requests, then 429")
+    mock.add_argument("--queue-limit", type=whole, default=None, help="waiting requests, then 429")
     mock.add_argument("--max-context", type=count, default=1_000_000, help="tokens, then 400")
     mock.add_argument("--refuse", type=fraction, default=0.0, help="share answered 503")
     mock.add_argument("--cut", type=fraction, default=0.0, help="share cut off half-way")
@@ -158,6 +158,13 @@ def fraction(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} does not lie between 0 and 1")
+    return value
+
+
+def whole(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
     return value
 
 

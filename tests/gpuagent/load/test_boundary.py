@@ -105,6 +105,19 @@ def test_the_search_ends_where_the_client_was_the_bottleneck() -> None:
     assert found.reason == "at 16 a second: the client was the bottleneck"
 
 
+def test_a_disturbed_point_is_measured_again() -> None:
+    disturbed = [2]
+
+    def measure(rate_per_s: float, index: int) -> Point:
+        bound = "the client was the bottleneck" if index in disturbed else None
+        records = serve(arrival_times("constant", rate_per_s, round(65 * rate_per_s), seed=0))
+        return make_point(rate_per_s, records, TARGET, client_bound=bound)
+
+    found = find_boundary(measure, start_per_s=4.0)
+    assert [p.rate_per_s for p in found.points[:4]] == [4.0, 16.0, 64.0, 64.0]
+    assert found.rate_per_s == pytest.approx(KNEE, rel=0.05)
+
+
 def test_rates_without_a_bracket() -> None:
     times = arrival_times("constant", 1.0, 40, seed=0)
     fast = find_boundary(lambda rate, index: make_point(rate, serve(times), TARGET), most_points=3)
