@@ -260,11 +260,12 @@ def _backlog_frac(good: Sequence[RequestRecord]) -> float:
 
 
 def _completions_per_s(records: Sequence[RequestRecord]) -> float | None:
-    """Between the first and the last completion; the start, when nothing can be done yet, aside."""
+    """Slope of the completions over time: what a batch finishes at once makes steps, and the two
+    ends of a staircase would say too much."""
     ends = sorted(_ends(records))
     if len(ends) < 2 or ends[-1] <= ends[0]:
         return None
-    return (len(ends) - 1) / (ends[-1] - ends[0])
+    return float(np.polyfit(ends, np.arange(len(ends)), 1)[0])
 
 
 def _ends(records: Sequence[RequestRecord]) -> Iterator[float]:

@@ -255,7 +255,11 @@ def _first_model(url: str, key: str | None) -> str:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         reply = httpx.get(
-            f"{scheme}://{host}:{endpoint.port}{endpoint.path}", headers=headers, timeout=10
+            f"{scheme}://{host}:{endpoint.port}{endpoint.path}",
+            headers=headers,
+            timeout=10,
+            # The traffic itself takes no proxy either.
+            trust_env=False,
         )
         reply.raise_for_status()
         return str(reply.json()["data"][0]["id"])

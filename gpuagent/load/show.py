@@ -107,14 +107,16 @@ def _judgement(point: Point) -> str:
 
 def _latencies(latency: dict[str, Any]) -> Table:
     table = Table(title="Latency in ms, with 95 % intervals")
-    for column in ("", "n", "mean", "p50", "p90", "p95", "p99"):
-        table.add_column(column, justify="left" if not column else "right")
-    for name, values in latency.items():
-        if "n" not in values:
-            continue
-        cells = [_ms(values[p]["value"], values[p]["low"], values[p]["high"]) for p in _PERCENTILES]
-        mean = _ms(values["mean"], values["mean_low"], values["mean_high"])
-        table.add_row(_NAMES[name], f"{values['n']:,}", mean, *cells)
+    table.add_column("")
+    measured = {name: values for name, values in latency.items() if "n" in values}
+    for name in measured:
+        table.add_column(_NAMES[name], justify="right")
+    table.add_row("n", *(f"{values['n']:,}" for values in measured.values()))
+    means = (_ms(v["mean"], v["mean_low"], v["mean_high"]) for v in measured.values())
+    table.add_row("mean", *means)
+    for p in _PERCENTILES:
+        shown = (values[p] for values in measured.values())
+        table.add_row(p, *(_ms(one["value"], one["low"], one["high"]) for one in shown))
     return table
 
 

@@ -84,6 +84,14 @@ def test_a_growing_queue_is_saturation_and_shows_the_capacity() -> None:
     assert under.meets
 
 
+def test_the_capacity_is_right_after_a_few_full_batches() -> None:
+    # A cut-off point: 16 slots, all started together, finish 16 answers at a time.
+    records = [r for r in serve([0.01 * i for i in range(2000)]) if r.token_s[-1] < 4.6]
+    cut = make_point(100.0, records, TARGET, stopped_early=True)
+    assert cut.requests < 120
+    assert cut.capacity_per_s == pytest.approx(KNEE, rel=0.03)
+
+
 def test_what_is_proven_is_said_apart_from_what_was_seen() -> None:
     long = search("constant", 1)
     assert long.proven_per_s == max(p.rate_per_s for p in long.points if p.proven)
