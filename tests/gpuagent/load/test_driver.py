@@ -7,7 +7,7 @@ import pytest
 from gpuagent import text
 from gpuagent.errors import ConfigError
 from gpuagent.load.client import Endpoint
-from gpuagent.load.driver import run_load
+from gpuagent.load.driver import Overdue, run_load
 from gpuagent.load.mock import MockSettings
 from gpuagent.load.plan import Asked, Planner, TextPrompts, read_lengths
 from tests.gpuagent.load.mocks import running
@@ -135,3 +135,19 @@ def test_the_key_is_sent_and_never_shown() -> None:
     assert "secret" not in repr(endpoint)
     with pytest.raises(ConfigError, match="key"):
         Endpoint.parse("http://h", "/v1", key="a\r\nHost: evil")
+
+
+@pytest.mark.parametrize("limits", [{"ttft_s": 0.1, "e2e_s": None}, {"ttft_s": None, "e2e_s": 0.1}])
+def test_a_lost_point_is_cut_off_and_a_kept_one_is_not(limits) -> None:
+    times = [0.01 * i for i in range(60)] + [30.0]
+    with running(MockSettings(slots=1, step_s=0.05)) as (url, _):
+        endpoint = Endpoint.parse(url, "/v1/completions")
+        run = run_load(endpoint, plan(times, outputs=2), overdue=Overdue(**limits, allowed=10))
+    assert run.cut_off
+    assert run.unfinished > 10
+    assert len(run.records) + run.unfinished <= 60
+    with running() as (url, _):
+        endpoint = Endpoint.parse(url, "/v1/completions")
+        run = run_load(endpoint, plan(times[:20]), overdue=Overdue(**limits, allowed=10))
+    assert not run.cut_off
+    assert len(run.records) == 20
