@@ -40,7 +40,7 @@ _REFRESH_S = 1.0
 
 
 class Interrupt:
-    """Ctrl-C once ends the run and keeps what was measured; twice ends the program."""
+    """Ctrl-C (or SIGTERM) once ends the run and keeps what was measured; twice ends the program."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -55,11 +55,13 @@ class Interrupt:
                 raise KeyboardInterrupt
             self.asked = True
 
-        before = signal.signal(signal.SIGINT, handle)
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, handle) for number in numbers]
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
 
 
 def load(args: argparse.Namespace) -> int:

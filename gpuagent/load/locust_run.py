@@ -21,6 +21,7 @@ from gpuagent.wire.measure import RequestRecord
 
 _LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 _KEY_VARIABLE = "GPUAGENT_LOAD_KEY"
+_PARENT_VARIABLE = "GPUAGENT_LOAD_PARENT"
 _PASSED_ON = (
     "model",
     "api",
@@ -48,6 +49,7 @@ def run_users(
         environment["PYTHONPATH"] = os.pathsep.join(
             filter(None, (str(_LOCUSTFILE.parents[2]), environment.get("PYTHONPATH")))
         )
+        environment[_PARENT_VARIABLE] = str(os.getpid())
         if key:
             environment[_KEY_VARIABLE] = key
         with log.open("wb") as output:

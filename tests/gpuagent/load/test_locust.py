@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpuagent.__main__ import main
@@ -70,6 +73,30 @@ def test_stopping_keeps_what_was_measured() -> None:
         )
     assert len(run.records) >= 5
     assert run.wall_s < 500
+
+
+def test_a_killed_command_leaves_no_locust_behind() -> None:
+    with running(MockSettings(ttft_s=0.05)) as (url, server):
+        load = subprocess.Popen(
+            [sys.executable, "-m", "gpuagent", "load", "--url", url, "--users", "2",
+             "--run-time", "10m"],
+        )  # fmt: skip
+        try:
+            _until(lambda: server.counters.succeeded > 0)
+            locust = psutil.Process(load.pid).children()
+            assert len(locust) == 1
+        finally:
+            load.kill()
+            load.wait()
+        _, alive = psutil.wait_procs(locust, timeout=20)
+        assert not alive
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_a_failing_locust_is_a_clear_error(tmp_path: Path, monkeypatch) -> None:
