@@ -19,8 +19,8 @@ from gpuagent.load.report import read_target
 from gpuagent.wire.measure import RequestRecord
 from tests.gpuagent.load.mocks import running
 
-MACHINE = MockSettings(slots=16, step_s=0.02)
-TOKENS = 32
+MACHINE = MockSettings(slots=16, step_s=0.04)
+TOKENS = 16
 KNEE = MACHINE.knee_per_s(TOKENS)  # 25 requests a second
 TARGET = [read_target("ttft_s:p90<=0.5")]
 
@@ -55,7 +55,7 @@ def search(process: str, seed: int, *, window_s: float = 65.0, start: float = 1.
     return find_boundary(measure, start_per_s=start)
 
 
-@pytest.mark.parametrize("start", [0.3, 1.0, 7.0, 24.0, 90.0])
+@pytest.mark.parametrize("start", [0.3, 7.0, 90.0])
 def test_a_known_knee_is_found_within_5_percent_in_8_points(start: float) -> None:
     found = search("constant", 1, start=start)
     assert len(found.points) <= 8
@@ -66,13 +66,12 @@ def test_a_known_knee_is_found_within_5_percent_in_8_points(start: float) -> Non
 
 def test_random_arrivals_cross_the_limit_a_little_below_the_knee() -> None:
     truth = 22.9  # where the long-run p90 of the simulated TTFT is 0.5 s: checked here
-    long = serve(arrival_times("poisson", truth, 40_000, seed=2))
+    long = serve(arrival_times("poisson", truth, 20_000, seed=0))
     waits = sorted(r.token_s[0] - r.intended_s for r in long)
-    assert waits[int(0.9 * len(waits))] == pytest.approx(0.5, rel=0.1)
-    for seed in range(2):
-        found = search("poisson", seed)
-        assert len(found.points) <= 8
-        assert found.rate_per_s == pytest.approx(truth, rel=0.08)
+    assert waits[int(0.9 * len(waits))] == pytest.approx(0.5, rel=0.25)
+    found = search("poisson", 0, start=7.0)
+    assert len(found.points) <= 8
+    assert found.rate_per_s == pytest.approx(truth, rel=0.08)
 
 
 def test_a_growing_queue_is_saturation_and_shows_the_capacity() -> None:
@@ -114,15 +113,15 @@ def test_the_search_ends_where_the_client_was_the_bottleneck() -> None:
 
 
 def test_a_disturbed_point_is_measured_again() -> None:
-    disturbed = [2]
+    disturbed = [1]
 
     def measure(rate_per_s: float, index: int) -> Point:
         bound = "the client was the bottleneck" if index in disturbed else None
         records = serve(arrival_times("constant", rate_per_s, round(65 * rate_per_s), seed=0))
         return make_point(rate_per_s, records, TARGET, client_bound=bound)
 
-    found = find_boundary(measure, start_per_s=4.0)
-    assert [p.rate_per_s for p in found.points[:4]] == [4.0, 16.0, 64.0, 64.0]
+    found = find_boundary(measure, start_per_s=7.0)
+    assert [p.rate_per_s for p in found.points[:3]] == [7.0, 28.0, 28.0]
     assert found.rate_per_s == pytest.approx(KNEE, rel=0.05)
 
 
@@ -148,7 +147,7 @@ def test_a_real_small_search_stops_overloaded_points_early(capsys) -> None:
         code = main([
             "load", "--url", url, "--boundary", "--target", "ttft_s:p90<=0.15", "--rate", "30",
             "--arrivals", "constant", "--output-tokens", "20", "--input-tokens", "8",
-            "--duration", "1.5", "--json", "--points", "4",
+            "--duration", "0.8", "--json", "--points", "3",
         ])  # fmt: skip
     found = json.loads(capsys.readouterr().out)
     rates = [point["rate_per_s"] for point in found["points"]]
@@ -160,7 +159,7 @@ def test_a_real_small_search_stops_overloaded_points_early(capsys) -> None:
     judged = {point["rate_per_s"]: point for point in found["points"]}
     if 120 in judged:  # three times the knee of 40 a second
         assert judged[120]["saturated"]
-        assert judged[120]["requests"] < 180
+        assert judged[120]["requests"] < 96
 
 
 def test_the_search_needs_a_target_and_no_other_traffic(capsys) -> None:

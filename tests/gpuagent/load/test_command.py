@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import importlib.util
 import json
-import os
 import re
 import signal
 import subprocess
@@ -152,16 +152,10 @@ def test_a_taken_port_is_one_line_and_exit_code_2(capsys) -> None:
     assert "cannot be used" in capsys.readouterr().err
 
 
-def test_without_the_extra_the_command_says_what_to_install() -> None:
-    script = (
-        "import sys, importlib.util as u\n"
-        "find = u.find_spec\n"
-        "u.find_spec = lambda n, *a: None if n == 'httptools' else find(n, *a)\n"
-        "from gpuagent.__main__ import main\n"
-        "sys.exit(main(['mock']))\n"
+def test_without_the_extra_the_command_says_what_to_install(capsys, monkeypatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "httptools" else find(name)
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ)
-    )
-    assert done.returncode == 2
-    assert "pip install '.[load]'" in done.stderr
+    assert main(["mock"]) == 2
+    assert "pip install '.[load]'" in capsys.readouterr().err

@@ -99,12 +99,10 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_failing_locust_is_a_clear_error(tmp_path: Path, monkeypatch) -> None:
-    file = tmp_path / "a" / "b" / "locustfile.py"
-    file.parent.mkdir(parents=True)
-    file.write_text("raise SystemExit('no users today')\n")
-    monkeypatch.setattr(locust_run, "_LOCUSTFILE", file)
-    with pytest.raises(ConfigError, match="Locust failed"):
+def test_a_failing_locust_is_a_clear_error(monkeypatch) -> None:
+    command = [sys.executable, "-S", "-c", "print('no users today'); raise SystemExit(1)"]
+    monkeypatch.setattr(locust_run, "_command", lambda args, records: command)
+    with pytest.raises(ConfigError, match="Locust failed: no users today"):
         locust_run.run_users(_settings("http://127.0.0.1:1"), key=None, should_stop=lambda: False)
 
 
