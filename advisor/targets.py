@@ -15,17 +15,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from advisor import units
 from advisor.evidence import Basis, TrialEvidence
-from advisor.request_metrics import (
+from gpuagent.request_metrics import (
     Floats,
     Labels,
     RequestMetrics,
-    dependence_labels,
+    latency_samples,
     request_metrics,
     throughput,
+    with_failed,
 )
 from gpuagent.stats import clustered_mean, prove_quantile, quantile, summarise
 from gpuagent.wire import Quantity, SlaTarget, StudySpec, Workload
@@ -192,7 +191,7 @@ def _judged(
 
 
 def _latency(trial: TrialEvidence, target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:
-    values, labels, per_request = _samples(target, metrics)
+    values, labels, per_request = latency_samples(target.metric, metrics)
     if values.size == 0:
         if metrics.failed:
             return _unmeasured(target, f"all {metrics.failed:,} requests failed")
@@ -200,9 +199,9 @@ def _latency(trial: TrialEvidence, target: SlaTarget, metrics: RequestMetrics) -
     if target.percentile is None:
         return _mean(trial, target, metrics, values, labels)
     p = target.percentile
-    with_failed, all_labels = _with_failed(values, labels, metrics.failed, per_request)
-    shown = quantile(with_failed, p, confidence=CONFIDENCE, clusters=all_labels)
-    proof = prove_quantile(with_failed, p, target.limit, confidence=CONFIDENCE, clusters=all_labels)
+    padded, all_labels = with_failed(values, labels, metrics.failed, per_request)
+    shown = quantile(padded, p, confidence=CONFIDENCE, clusters=all_labels)
+    proof = prove_quantile(padded, p, target.limit, confidence=CONFIDENCE, clusters=all_labels)
     what = "gaps" if target.metric == "itl_s" else "requests"
     counted = f"{proof.over:,} of {proof.n:,} {what} over the limit"
     needed = None
@@ -231,32 +230,6 @@ def _latency(trial: TrialEvidence, target: SlaTarget, metrics: RequestMetrics) -
         trial_id=trial.trial_id,
         over=proof.over,
     )
-
-
-def _samples(target: SlaTarget, metrics: RequestMetrics) -> tuple[Floats, Labels | None, float]:
-    """Samples of the metric, what binds them together, and how many one request gives."""
-    of_request = dependence_labels(metrics)
-    if target.metric != "itl_s":
-        values = metrics.ttft_s if target.metric == "ttft_s" else metrics.e2e_s
-        return values, of_request, 1.0
-    # Gaps of one request are dependent even when the requests themselves are not.
-    labels = metrics.itl_request if of_request is None else of_request[metrics.itl_request]
-    return metrics.itl_s, labels, metrics.itl_s.size / max(1, metrics.succeeded)
-
-
-def _with_failed(
-    values: Floats, labels: Labels | None, failed: int, per_request: float
-) -> tuple[Floats, Labels | None]:
-    """Failed requests appended as +inf, each with as many samples as the others gave."""
-    if failed == 0:
-        return values, labels
-    each = max(1, round(per_request))
-    padded = np.concatenate((values, np.full(failed * each, np.inf)))
-    if labels is None:
-        return padded, None
-    first = int(labels.max()) + 1
-    extra = np.repeat(np.arange(first, first + failed, dtype=np.int64), each)
-    return padded, np.concatenate((labels, extra))
 
 
 def _mean(

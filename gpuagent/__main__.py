@@ -1,4 +1,4 @@
-"""`python -m gpuagent register | run | calibrate | doctor | once SPEC.json`."""
+"""`python -m gpuagent register | run | calibrate | doctor | once SPEC.json | load | mock`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from gpuagent.config import (
     write_identity,
 )
 from gpuagent.errors import ConfigError
+from gpuagent.load import options as load_options
 from gpuagent.wire import TrialEvent, TrialSpec
 from gpuagent.wire.ceilings import CEILING_UNITS
 
@@ -78,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     once.add_argument("spec", type=Path, help="a TrialSpec as JSON")
     once.add_argument("-o", "--output", type=Path, default=None, help="write the outcome here")
     once.set_defaults(run=_once)
+
+    load_options.add_parsers(commands)
     return parser
 
 

@@ -1,0 +1,299 @@
+"""What `python -m gpuagent load` and `mock` do with their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpuagent.errors import ConfigError
+from gpuagent.load.arrivals import read_replay
+from gpuagent.load.boundary_run import boundary_report, run_boundary
+from gpuagent.load.client import Endpoint
+from gpuagent.load.driver import LoadRun, loop_factory, run_load
+from gpuagent.load.locust_run import run_users
+from gpuagent.load.mock import MockSettings, serve_forever
+from gpuagent.load.plan import PATHS, Planner
+from gpuagent.load.report import read_target, report
+from gpuagent.load.show import show_boundary, show_point, show_report
+from gpuagent.load.traffic import DEFAULT_DURATION_S, open_times, without_warmup
+from gpuagent.load.workload import make_planner
+from gpuagent.wire.measure import RequestRecord
+from gpuagent.wire.sla import SlaTarget
+
+EXIT_OK, EXIT_BAD, EXIT_USAGE, EXIT_NOT_PROVEN = 0, 1, 2, 3
+# A closed loop plans this much before it starts; further requests are made while it runs.
+_PLANNED_AHEAD = 20_000
+_REFRESH_S = 1.0
+
+
+class Interrupt:
+    """Ctrl-C (or SIGTERM) once ends the run and keeps what was measured; twice ends the program."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        def handle(number: int, frame: object) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, handle) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+
+
+def load(args: argparse.Namespace) -> int:
+    """Run the traffic and print the result."""
+    targets = [read_target(text) for text in args.target]
+    check_combination(args)
+    key = _key(args.key_env)
+    endpoint = Endpoint.parse(args.url, PATHS[args.api], key=key)
+    args.model = args.model or _first_model(args.url, key)
+    interrupt = Interrupt()
+    if args.boundary:
+        return _boundary(args, endpoint, targets, interrupt)
+    planner = make_planner(args)
+    with interrupt.watched():
+        run = _send(args, endpoint, planner, interrupt)
+    run = without_warmup(run, args.warmup)
+    if args.records:
+        write_records(Path(args.records), run.records)
+    found = report(run, asked_of(args), targets, stopped=interrupt.asked)
+    if args.json:
+        print(json.dumps(found, indent=2))  # noqa: T201
+    else:
+        show_report(found, Console())
+    return exit_code(found)
+
+
+def _boundary(
+    args: argparse.Namespace,
+    endpoint: Endpoint,
+    targets: Sequence[SlaTarget],
+    interrupt: Interrupt,
+) -> int:
+    progress_lines = Console(stderr=True)
+    with interrupt.watched():
+        found = run_boundary(
+            args,
+            endpoint,
+            targets,
+            should_stop=interrupt,
+            on_point=lambda point: show_point(point, progress_lines),
+        )
+    shown = boundary_report(found, asked_of(args), stopped=interrupt.asked)
+    if args.json:
+        print(json.dumps(shown, indent=2))  # noqa: T201
+    else:
+        show_boundary(found, Console())
+    if found.low is None or found.points[-1].client_bound:
+        return EXIT_BAD
+    return EXIT_OK if found.proven_per_s is not None and found.high else EXIT_NOT_PROVEN
+
+
+def check_combination(args: argparse.Namespace) -> None:
+    """Raises ConfigError for settings that the chosen kind of traffic would not use."""
+    if not args.boundary and not (args.rate or args.replay or args.concurrency or args.users):
+        raise ConfigError("give --rate, --replay, --concurrency, --users or --boundary")
+    if args.boundary and (args.replay or args.concurrency or args.users or args.records):
+        raise ConfigError("--boundary goes with --rate alone, which is where it starts")
+    kind = "--users" if args.users else "--boundary" if args.boundary else "this traffic"
+    users_only, boundary_only = ("spawn_rate", "run_time"), ("points",)
+    unused: tuple[str, ...] = () if args.boundary else boundary_only
+    unused += ("duration", "requests") if args.users else users_only
+    for name in unused:
+        if getattr(args, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} does not go with {kind}")
+
+
+def exit_code(found: dict[str, Any]) -> int:
+    verdicts = {target["verdict"] for target in found["targets"]}
+    if found["verdict"] == "invalid" or "missed" in verdicts:
+        return EXIT_BAD
+    return EXIT_NOT_PROVEN if verdicts - {"met"} else EXIT_OK
+
+
+def mock(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    settings = MockSettings(
+        ttft_s=args.ttft,
+        itl_s=args.itl,
+        slots=args.slots,
+        step_s=args.step,
+        per_request_s=args.per_request,
+        queue_limit=args.queue_limit,
+        max_context=args.max_context,
+        refuse_frac=args.refuse,
+        cut_frac=args.cut,
+        hang_frac=args.hang,
+        seed=args.seed,
+    )
+
+    def ready(port: int) -> None:
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        print(f"serving on http://{host}:{port}", flush=True)  # noqa: T201
+
+    async def serve() -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await serve_forever(settings, args.host, args.port, ready)
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve())
+    except asyncio.CancelledError:
+        return EXIT_OK
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"port {args.port} on {args.host} cannot be used: {error}") from error
+    return EXIT_OK
+
+
+def _send(
+    args: argparse.Namespace, endpoint: Endpoint, planner: Planner, interrupt: Interrupt
+) -> LoadRun:
+    if args.users:
+        args.spawn_rate = args.spawn_rate or 1.0
+        args.run_time = args.run_time or round(DEFAULT_DURATION_S)
+        return run_users(args, key=endpoint.key, should_stop=interrupt)
+    if args.concurrency:
+        return closed_loop(args, endpoint, planner, interrupt)
+    if args.replay:
+        rows = read_replay(Path(args.replay), speed=args.replay_speed)
+        rows = [row for row in rows if args.duration is None or row.at_s <= args.duration]
+        planned = [planner.next(row.at_s, lengths=row.lengths) for row in rows[: args.requests]]
+    else:
+        planned = planner.at_times(open_times(args, args.rate, seed=args.seed))
+    with progress(len(planned)) as on_progress:
+        return run_load(
+            endpoint,
+            planned,
+            timeout_s=args.timeout,
+            should_stop=interrupt,
+            on_progress=on_progress,
+        )
+
+
+def closed_loop(
+    args: argparse.Namespace, endpoint: Endpoint, planner: Planner, interrupt: Interrupt
+) -> LoadRun:
+    """`concurrency` requests in flight, for a time or a number of requests."""
+    until_s = args.duration
+    if until_s is None and args.requests is None:
+        until_s = DEFAULT_DURATION_S
+    if until_s is not None:
+        until_s += args.warmup
+    planned = [planner.next() for _ in range(args.requests or _ahead(args, until_s))]
+    with progress(args.requests) as on_progress:
+        return run_load(
+            endpoint,
+            planned,
+            streams=args.concurrency,
+            timeout_s=args.timeout,
+            until_s=until_s,
+            more=None if args.requests else planner.next,
+            should_stop=interrupt,
+            on_progress=on_progress,
+        )
+
+
+def _ahead(args: argparse.Namespace, until_s: float | None) -> int:
+    wanted: int = max(1, min(_PLANNED_AHEAD, round(args.concurrency * (until_s or 1.0) * 10)))
+    return wanted
+
+
+def write_records(path: Path, records: tuple[RequestRecord, ...]) -> None:
+    """One RequestRecord a line. Raises ConfigError where the file cannot be written."""
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for record in records:
+                file.write(record.model_dump_json() + "\n")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror})") from error
+
+
+def asked_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that make the run repeatable; no key is among them."""
+    left_out = {"run", "command", "verbose", "json", "records", "target", "key_env"}
+    return {k: v for k, v in vars(args).items() if k not in left_out and v is not None}
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise ConfigError(f"--key-env: the environment has no {variable}")
+    return key
+
+
+def _first_model(url: str, key: str | None) -> str:
+    endpoint = Endpoint.parse(url, "/v1/models", key=key)
+    scheme = "https" if endpoint.tls else "http"
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        reply = httpx.get(
+            f"{scheme}://{host}:{endpoint.port}{endpoint.path}",
+            headers=headers,
+            timeout=10,
+            # The traffic itself takes no proxy either.
+            trust_env=False,
+        )
+        reply.raise_for_status()
+        return str(reply.json()["data"][0]["id"])
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        raise ConfigError(f"{url} answered {status} for its models: give --model") from error
+    except httpx.HTTPError as error:
+        raise ConfigError(f"{url} does not answer ({error}): is the server up?") from error
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ConfigError(f"{url} names no model: give --model") from error
+
+
+@contextmanager
+def progress(total: int | None) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, redrawn once a second: drawing costs the event loop milliseconds."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.completed:,} of {task.fields[sent]:,} sent answered"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=console, disable=not sys.stderr.isatty(), auto_refresh=False)
+    drawn = 0.0
+    with bar:
+        task = bar.add_task("", total=total, sent=0)
+
+        def on_progress(sent: int, finished: int) -> None:
+            nonlocal drawn
+            if bar.disable or perf_counter() - drawn < _REFRESH_S:
+                return
+            drawn = perf_counter()
+            bar.update(task, completed=finished, sent=sent)
+            bar.refresh()
+
+        yield on_progress
