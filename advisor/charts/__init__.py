@@ -11,6 +11,7 @@ from advisor.charts import (
     kv_cache,
     latency_spread,
     latency_trials,
+    parallel,
     speed_grid,
 )
 from advisor.charts.base import Builder, Chart, ChartInput, Column
@@ -31,6 +32,7 @@ CHARTS: dict[str, Builder] = {
     "attention-memory": attention.structures,
     "format-tradeoff": formats.tradeoff,
     "batch-scaling": batching.scaling,
+    "tensor-parallel": parallel.sizes,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
@@ -42,6 +44,7 @@ STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
     ("attention-time", "attention-memory"),
     ("format-tradeoff",),
     ("batch-scaling",),
+    ("tensor-parallel",),
 )
 """Charts of a study page, in order; those of one tuple share a box with a switch."""
 
@@ -61,9 +64,15 @@ ONLY_WHEN_MEASURED = frozenset(
 ONLY_WITH_TARGET = {"e2e-trials": "e2e_s"}
 """Charts that answer nobody's question unless the study has a target on the metric."""
 
+ONLY_FOR_GOAL = {"tensor-parallel": "diagnose"}
+"""Predictions that belong to a diagnosis; without a known GPU their box says why it is empty."""
+
 
 def _wanted(chart_id: str, data: ChartInput) -> bool:
-    return data.target(ONLY_WITH_TARGET[chart_id]) is not None
+    metric, goal = ONLY_WITH_TARGET.get(chart_id), ONLY_FOR_GOAL.get(chart_id)
+    if metric is not None and data.target(metric) is None:
+        return False
+    return goal is None or data.evidence.spec.goal == goal
 
 
 def chart(chart_id: str, data: ChartInput) -> Chart:
@@ -75,7 +84,9 @@ def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
     """The groups of a study page. In each, empty charts are left out unless all are empty."""
     groups = []
     for ids in STUDY_CHARTS:
-        built = [chart(i, data) for i in ids if i not in ONLY_WITH_TARGET or _wanted(i, data)]
+        built = [chart(i, data) for i in ids if _wanted(i, data)]
+        if not built:
+            continue
         drawn = tuple(c for c in built if not c.is_empty)
         if drawn or ids[0] not in ONLY_WHEN_MEASURED:
             groups.append(drawn or (built[0],))
