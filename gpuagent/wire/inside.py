@@ -337,6 +337,18 @@ class CacheForm(WireModel):
     reason: Text | None = None
 
 
+class CacheDtype(WireModel):
+    """A growing cache stored in `dtype`, cast back for each step, as without a fused kernel.
+
+    seconds: decode steps of one sequence. reason: why it did not run.
+    """
+
+    dtype: Name
+    seconds: Samples
+    cache_bytes: Quantity
+    reason: Text | None = None
+
+
 class PrefixReuse(WireModel):
     """Prefill of a prompt whose first `shared_tokens` are in a cache already, against all of it."""
 
@@ -350,7 +362,7 @@ class CacheDetails(WireModel):
     """Forms, reuse and release of the cache at `context_tokens`.
 
     held_bytes: memory above the level before the first, after each generation was released: a leak
-    grows with the rounds. held_reason: why it was not read.
+    grows with the rounds. held_reason: why it was not read. dtypes: the cache in other dtypes.
     """
 
     context_tokens: PositiveTokens
@@ -358,6 +370,7 @@ class CacheDetails(WireModel):
     prefix: PrefixReuse | None = None
     held_bytes: Samples
     held_reason: Text | None = None
+    dtypes: Annotated[tuple[CacheDtype, ...], Field(max_length=6)] = ()
 
 
 InsideResult = (

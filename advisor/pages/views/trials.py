@@ -32,7 +32,7 @@ TABS = {
 }
 _CHARTS = {
     "baseline": ("ttft-spread", "itl-spread", "prefill-grid", "decode-grid"),
-    "kv_cache": ("kv-speed", "kv-memory"),
+    "kv_cache": ("kv-speed", "kv-memory", "kv-forms", "kv-blocks"),
     "profile": (),
     "calibrate": ("ceilings",),
     "kernels": ("recoverable",),
