@@ -135,6 +135,8 @@ class AttentionConfig(WireModel):
     """Implementations and structures of attention over context lengths.
 
     window, global_tokens: of the sliding-window structure. perplexity_tokens: 0 leaves quality out.
+    share_s: time for all variants together; each leaves out the lengths whose predicted time
+    exceeds its part. None: no limit but the trial's.
     """
 
     experiment: Literal["attention"] = "attention"
@@ -143,6 +145,7 @@ class AttentionConfig(WireModel):
     window: PositiveTokens = 256
     global_tokens: Count = 16
     perplexity_tokens: Annotated[int, Field(ge=0, le=300_000)] = 2048
+    share_s: Annotated[float, Field(gt=0, le=36_000)] | None = None
     text_path: Annotated[str, Field(max_length=1000)] | None = None
 
 
