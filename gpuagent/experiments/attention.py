@@ -165,14 +165,16 @@ class _Bench:
         for tokens in sorted(set(self._config.context_tokens)):
             self._context.tick()
             left_s = limit_s - (self._context.clock.now() - began)
-            skip = self._too_long(found, tokens, left_s)
+            skip = self._too_long(found, structure, tokens, left_s)
             found.append(self._point(action, structure, tokens, skip))
         self._variants_left -= 1
         self._left_s -= self._context.clock.now() - began
         return tuple(found)
 
-    def _too_long(self, shorter: list[AttentionPoint], tokens: int, left_s: float) -> str | None:
-        """Why this length is left out: time grows with its square at most."""
+    def _too_long(
+        self, shorter: list[AttentionPoint], structure: Any, tokens: int, left_s: float
+    ) -> str | None:
+        """Why this length is left out: time is taken to grow with the pairs computed."""
         if not shorter:
             return None
         last = shorter[-1]
@@ -180,7 +182,8 @@ class _Bench:
             return "a shorter context did not run or was left out"
         # Warm-up and a trial call come with the samples.
         calls = self._config.repeats + 2
-        predicted_s = calls * max(last.seconds.values) * (tokens / last.context_tokens) ** 2
+        growth = structure.computed_pairs(tokens) / structure.computed_pairs(last.context_tokens)
+        predicted_s = calls * max(last.seconds.values) * growth
         limits = (POINT_LIMIT_S, left_s, self._context.remaining_s() / 4)
         if predicted_s <= min(limits):
             return None

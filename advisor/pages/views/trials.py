@@ -35,7 +35,7 @@ _CHARTS = {
     "kv_cache": ("kv-speed", "kv-memory", "kv-forms", "kv-blocks"),
     "profile": (),
     "calibrate": ("ceilings",),
-    "kernels": ("recoverable",),
+    "kernels": ("recoverable", "step-forms", "gemm-share"),
     "attention": ("attention-time", "attention-memory"),
     "quantisation": ("format-tradeoff",),
     "batching": ("batch-scaling",),
