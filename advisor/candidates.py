@@ -21,6 +21,7 @@ from advisor.measures import (
 from advisor.targets import TargetStatus, target_statuses
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE, UNVERIFIED_NOISE
 from advisor.verification import verification_of
+from gpuagent.wire import EngineSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,16 @@ def best_of(found: tuple[Candidate, ...]) -> Candidate | None:
 
 def best_candidate(evidence: StudyEvidence) -> Candidate | None:
     return best_of(candidates(evidence))
+
+
+def recommended_settings(evidence: StudyEvidence, best: Candidate | None) -> EngineSettings | None:
+    """The best other settings; none where the current ones were measured, but not validly."""
+    current = evidence.current
+    if best is None or best.trial.role == "current":
+        return None
+    if current is not None and current.result is not None and not current.usable:
+        return None
+    return best.trial.settings
 
 
 def _candidate(

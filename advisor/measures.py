@@ -191,9 +191,12 @@ def interval_text(low: float | None, high: float | None) -> str:
 
 
 def _cells_ratio(a: TrialEvidence, b: TrialEvidence, field: str) -> Ratio | None:
-    cells_b = {(c.batch, c.input_tokens): c for c in baseline_of(b).cells}
+    first, second = a.measured(BaselineResult), b.measured(BaselineResult)
+    if first is None or second is None:
+        return None
+    cells_b = {(c.batch, c.input_tokens): c for c in second.cells}
     pairs = []
-    for cell in baseline_of(a).cells:
+    for cell in first.cells:
         other = cells_b.get((cell.batch, cell.input_tokens))
         if other is None:
             continue

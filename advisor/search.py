@@ -175,7 +175,7 @@ def _scan(
             tried.add(level)
             left.remove(level)
             value = space.values[knob][level]
-            reason = f"The scale of {knob}, where nothing near was tried: a target is not monotone."
+            reason = f"A value of {knob} far from those that were tried."
             yield _valid(space, {**best.knobs, knob: value}), reason
 
 

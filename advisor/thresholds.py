@@ -316,6 +316,39 @@ LENGTH_TOLERANCE = Threshold(
     date="2026-12-02",
 )
 
+BATCH_FULL_MAX = Threshold(
+    id="batch-full-max",
+    value=0.05,
+    unit="share of steps",
+    meaning="above it requests regularly wait for a place in the batch",
+    source="own choice: one step in twenty is what a burst alone causes",
+    date="2026-12-02",
+)
+CACHE_STARVED_MAX = Threshold(
+    id="cache-starved-max",
+    value=0.02,
+    unit="share of steps",
+    meaning="above it requests regularly wait for room in the cache",
+    source="vLLM's tuning guide: preemptions mean a cache that is too small; 2 % leaves out bursts",
+    date="2026-12-02",
+)
+STEPS_EAGER_MAX = Threshold(
+    id="steps-eager-max",
+    value=0.1,
+    unit="share of steps",
+    meaning="above it launches of single kernels shape the gap between tokens",
+    source="own choice: a tail of large batches may exceed the largest captured one",
+    date="2026-12-02",
+)
+STEPS_MIXED_MAX = Threshold(
+    id="steps-mixed-max",
+    value=0.3,
+    unit="share of steps",
+    meaning="above it the token budget of a step shapes the gap between tokens",
+    source="own choice: near a third of the gaps a percentile from p70 on sees the mixed steps",
+    date="2026-12-02",
+)
+
 THRESHOLDS: tuple[Threshold, ...] = (
     KV_CACHE_MIN_GAIN,
     KV_CACHE_MIN_CONTEXT,
@@ -353,4 +386,8 @@ THRESHOLDS: tuple[Threshold, ...] = (
     FIRST_REQUEST_MAX,
     WARM_UP_OUTLIER,
     LENGTH_TOLERANCE,
+    BATCH_FULL_MAX,
+    CACHE_STARVED_MAX,
+    STEPS_EAGER_MAX,
+    STEPS_MIXED_MAX,
 )

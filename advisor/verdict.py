@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor import units
-from advisor.candidates import Candidate, best_of, candidates
+from advisor.candidates import Candidate, best_of, candidates, recommended_settings
 from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.knobs import knob_inside
 from advisor.measures import answer_ratio, decode_ratio, times
 from advisor.rules.rule import Finding, Verdict
 from advisor.targets import (
@@ -85,13 +86,7 @@ class _View:
 
     @property
     def recommended(self) -> EngineSettings | None:
-        """The best other settings; none where the current ones were measured, but not validly."""
-        current = self.evidence.current
-        if self.best is None or self.best.trial.role == "current":
-            return None
-        if current is not None and current.result is not None and not current.usable:
-            return None
-        return self.best.trial.settings
+        return recommended_settings(self.evidence, self.best)
 
 
 def study_verdict(evidence: StudyEvidence, findings: Sequence[Finding]) -> StudyVerdict:
@@ -243,6 +238,8 @@ def _without_targets(view: _View) -> str:
                 f"Trial {best.trial.ordinal} answers {times(speed_up)} faster than the current "
                 "settings"
             )
+    if view.recommended is not None:
+        return f"Trial {best.trial.ordinal} gives answers; the current settings gave none"
     tried = len(view.candidates) - 1
     what = f"None of {tried} other configurations beats" if tried > 1 else "No change beats"
     return (
@@ -264,8 +261,9 @@ def _no_verdict(view: _View) -> str:
         return f"No verdict: {_why_nothing(view)}"
     if evidence.device is None:
         return "No verdict yet: no agent measures this study, so it has predictions alone"
-    if not any(trial.state != "queued" for trial in evidence.trials):
-        return "No verdict yet: no trial has started"
+    if done == 0 and total:
+        # Lists show the sentence of the last evaluation, so it must stay true when a trial starts.
+        return f"No verdict yet: {done} of {total} trials have ended"
     best = view.best
     if best is None:
         return f"No verdict yet: {_first_step(evidence)}"
@@ -289,7 +287,7 @@ def _first_step(evidence: StudyEvidence) -> str:
     current = evidence.current
     if current is not None and current.state in ENDED:
         return "the current settings gave no valid result"
-    return "the current settings are being measured"
+    return "the current settings are not measured yet"
 
 
 def _why_nothing(view: _View) -> str:
@@ -355,7 +353,7 @@ def _change_words(view: _View) -> str:
         return "No change of settings is recommended"
     changes = view.evidence.spec.current.differences(recommended)
     parts = [
-        f"{knob} from {_knob_text(old)} to {_knob_text(new)}"
+        f"{knob_inside(knob)} from {_knob_text(old)} to {_knob_text(new)}"
         for knob, (old, new) in changes.items()
     ]
     return f"Change {', '.join(parts)}"

@@ -84,7 +84,7 @@ def make_hello(**overrides: Any) -> AgentHello:
         "wire_version": WIRE_VERSION,
         "host": builders.make_environment().host,
         "versions": {"torch": "2.13.0", "transformers": "5.1.0"},
-        "engines": ("transformers",),
+        "engines": ("transformers", "simulated"),
         "experiments": tuple(EXPERIMENTS),
         "models": (
             InventoryModel(

@@ -55,7 +55,8 @@ class GpuSpec:
             if name in rates:
                 return rates[name]
             name = _FALLBACK.get(name)
-        return rates.get("fp32", 0.0)
+        # A chip without float32 builds it from narrower products: their rate is a bound above.
+        return rates.get("fp32", rates.get("bf16", 0.0))
 
     def supports(self, dtype: str) -> bool:
         """Whether the chip has a tensor rate for `dtype` of its own."""

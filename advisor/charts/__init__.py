@@ -91,13 +91,15 @@ def chart(chart_id: str, data: ChartInput) -> Chart:
 
 def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
     """The groups of a study page. In each, empty charts are left out unless all are empty."""
+    # What a simulator cannot measure is nobody's next step.
+    simulated = data.evidence.spec.engine == "simulated"
     groups = []
     for ids in STUDY_CHARTS:
         built = [chart(i, data) for i in ids if _wanted(i, data)]
         if not built:
             continue
         drawn = tuple(c for c in built if not c.is_empty)
-        if drawn or ids[0] not in ONLY_WHEN_MEASURED:
+        if drawn or not (simulated or ids[0] in ONLY_WHEN_MEASURED):
             groups.append(drawn or (built[0],))
     return tuple(groups)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from advisor import units
 from advisor.charts import figure
 from advisor.charts.svg import figure_svg
+from advisor.knobs import knob_name, knob_text
 from advisor.reports import words
 from advisor.reports.document import (
     ChartPart,
@@ -20,7 +21,6 @@ from advisor.reports.document import (
     TrialRow,
     VerdictPart,
 )
-from advisor.reports.launch import knob_name, knob_text
 from advisor.reports.markup import Html, el, join, status, table
 from advisor.rules.rule import Finding, Verdict
 from advisor.targets import limit_text

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from advisor import units
 from advisor.charts import Chart, ChartInput, study_charts
 from advisor.evidence import Basis, StudyEvidence, TrialEvidence
-from advisor.reports.launch import launch_lines, settings_text
+from advisor.knobs import settings_text
+from advisor.reports.launch import launch_lines
 from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.rules.rule import Finding
 from advisor.targets import TargetStatus, TargetVerdict, target_name, target_statuses

@@ -1,14 +1,15 @@
 """Recommended settings as something to paste: what differs from today is marked.
 
 Pure text. The transformers engine runs in-process, so its "launch command" is the few lines of
-Python that load the model the same way the agent did.
+Python that load the model the same way the agent did. The simulated engine understands the knobs
+of vLLM, so its settings are shown as flags of that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuagent.wire import ConfigModel, EngineSettings, ModelRef
+from gpuagent.wire import ConfigModel, EngineSettings, ModelRef, SimulatedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,52 +20,12 @@ class LaunchLine:
     changed: bool = False
 
 
-KNOB_NAMES: dict[str, str] = {
-    "dtype": "Precision",
-    "kv_cache": "KV cache",
-    "attention": "Attention",
-    "threads": "CPU threads",
-    "max_running": "Running requests",
-    "max_batched_tokens": "Tokens per step",
-    "chunked_prefill": "Chunked prefill",
-    "memory_share_frac": "Memory share",
-    "kv_dtype": "KV cache precision",
-    "cuda_graphs": "CUDA graphs",
-}
-
-
-def knob_name(knob: str) -> str:
-    return KNOB_NAMES.get(knob, knob)
-
-
-def knob_text(value: object) -> str:
-    """A setting's value in words: True is "on", None is "engine's choice"."""
-    if value is None or value == "auto":
-        return "engine's choice" if value is None else "auto"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
-
-
-def settings_text(settings: EngineSettings) -> str:
-    """What differs from the engine's defaults, in one line."""
-    differing = EngineSettings().differences(settings)
-    if not differing:
-        return "engine defaults"
-    return ", ".join(
-        f"{_inside(knob_name(k))} {knob_text(new)}" for k, (_, new) in differing.items()
-    )
-
-
-def _inside(name: str) -> str:
-    """A knob's name inside a sentence; abbreviations keep their capitals."""
-    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
-
-
 def launch_lines(
     model: ModelRef, settings: EngineSettings, current: EngineSettings
 ) -> tuple[LaunchLine, ...]:
-    """Python that loads `model` with `settings` in transformers."""
+    """Python that loads `model` with `settings` in transformers; for a simulated one vLLM flags."""
+    if isinstance(model, SimulatedModel):
+        return _vllm_lines(settings, current)
     differs = current.differences(settings)
     lines = [LaunchLine("import torch"), LaunchLine(_import(model))]
     if settings.threads is not None:
@@ -91,3 +52,30 @@ def _opening(model: ModelRef) -> tuple[str, str]:
         return "model = AutoModelForCausalLM.from_config(", '    AutoConfig.from_pretrained("."),'
     # repr quotes whatever a folder may be called.
     return "model = AutoModelForCausalLM.from_pretrained(", f"    {model.label!r},"
+
+
+_SWITCHES = {
+    "chunked_prefill": ("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
+    "cuda_graphs": ("--no-enforce-eager", "--enforce-eager"),
+}
+_FLAGS = {
+    "max_running": "--max-num-seqs",
+    "max_batched_tokens": "--max-num-batched-tokens",
+    "memory_share_frac": "--gpu-memory-utilization",
+    "kv_dtype": "--kv-cache-dtype",
+}
+
+
+def _vllm_lines(settings: EngineSettings, current: EngineSettings) -> tuple[LaunchLine, ...]:
+    """Flags of vLLM 0.33 for the serving knobs that are set; the model stays the reader's own."""
+    differs = current.differences(settings)
+    lines = [
+        LaunchLine("# Found on a simulator: measure it on your own device before you rely on it."),
+        LaunchLine("vllm serve YOUR_MODEL"),
+    ]
+    for knob in settings.serving_knobs:
+        value = getattr(settings, knob)
+        text = _SWITCHES[knob][0 if value else 1] if knob in _SWITCHES else _FLAGS[knob]
+        text += "" if knob in _SWITCHES else f" {value}"
+        lines.append(LaunchLine(f"    {text}", knob in differs))
+    return (lines[0], *(LaunchLine(f"{x.text} \\", x.changed) for x in lines[1:-1]), lines[-1])

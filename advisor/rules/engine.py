@@ -1,7 +1,8 @@
 """Runs the rules over the evidence of a study and ranks what they found. Pure.
 
 A rule that throws becomes an `error` finding of that rule, never a lost report. Rules that give
-advice do not see trials whose measurement is invalid.
+advice do not see trials whose measurement is invalid. No rule sees the host's device in a study of
+the simulated engine, because nothing of it was measured.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from advisor.candidates import best_candidate, recommended_settings
 from advisor.evidence import StudyEvidence
 from advisor.rules import RULES
 from advisor.rules.rule import Finding, Rule, Verdict
@@ -32,33 +34,81 @@ def evaluate(evidence: StudyEvidence, rules: Sequence[Rule] = RULES) -> list[Fin
     Failing before open before passing; among equals by the share of the distance to the user's
     targets that the change closes, then by the size of its effect, then in catalogue order.
     """
+    if evidence.spec.engine == "simulated":
+        evidence = replace(evidence, device=None)
     trusted = _trusted(evidence)
-    ranked = [
-        (ORDER.index(finding.verdict), -finding.gain, -_effect_size(finding), index, finding)
+    found = [
+        (index, finding)
         for index, rule in enumerate(rules)
         for finding in _run(rule, evidence if rule.sees_invalid else trusted)
     ]
-    return _without_contradictions([row[-1] for row in sorted(ranked, key=lambda row: row[:-1])])
+    found.sort(key=_rank)
+    kept = _without_contradictions(found, _recommended(evidence))
+    return [row[1] for row in sorted(kept, key=_rank)]
 
 
-def _without_contradictions(findings: list[Finding]) -> list[Finding]:
-    """Where two findings set one knob to different values, the better ranked one keeps it."""
-    chosen: dict[str, object] = {}
+def _rank(row: tuple[int, Finding]) -> tuple[int, float, float, int]:
+    index, finding = row
+    return (ORDER.index(finding.verdict), -finding.gain, -_effect_size(finding), index)
+
+
+# A knob's new value, and who sets it.
+Choices = dict[str, tuple[object, str]]
+
+
+def _recommended(evidence: StudyEvidence) -> Choices:
+    """What the study's own recommendation sets: it was measured, so nothing may contradict it."""
+    best = best_candidate(evidence)
+    settings = recommended_settings(evidence, best)
+    if best is None or settings is None:
+        return {}
+    changes = evidence.spec.current.differences(settings)
+    return {
+        knob: (new, f"the settings of trial {best.trial.ordinal}, which set")
+        for knob, (_, new) in changes.items()
+    }
+
+
+def _without_contradictions(
+    found: list[tuple[int, Finding]], chosen: Choices
+) -> list[tuple[int, Finding]]:
+    """Of findings that set one knob to different values the best ranked one advises alone.
+
+    The others stay as information: a change that was thought out or measured as a whole must not
+    be applied in part.
+    """
     kept = []
-    for finding in findings:
+    for index, finding in found:
         change = finding.change
         if change is not None and finding.verdict is Verdict.FAIL:
-            agreed = {
-                knob: value
+            rivals = [
+                (knob, *chosen[knob])
                 for knob, value in change.settings.items()
-                if chosen.setdefault(knob, value) == value
-            }
-            if agreed != change.settings:
-                finding = finding.model_copy(
-                    update={"change": change.model_copy(update={"settings": agreed})}
-                )
-        kept.append(finding)
+                if knob in chosen and chosen[knob][0] != value
+            ]
+            if rivals:
+                finding = _set_aside(finding, *rivals[0])
+            else:
+                who = f"“{finding.title}”, which sets"
+                for knob, value in change.settings.items():
+                    chosen.setdefault(knob, (value, who))
+        kept.append((index, finding))
     return kept
+
+
+def _set_aside(finding: Finding, knob: str, value: object, who: str) -> Finding:
+    """The finding without its change, and what it gives way to."""
+    return finding.model_copy(
+        update={
+            "verdict": Verdict.INFORMATIVE,
+            "title": f"Set aside: {finding.title}",
+            "summary": f"Not advised together with {who} {knob} to {value}. "
+            f"{finding.summary}".strip(),
+            "change": None,
+            "effect": None,
+            "gain": 0.0,
+        }
+    )
 
 
 def _trusted(evidence: StudyEvidence) -> StudyEvidence:

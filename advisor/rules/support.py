@@ -18,7 +18,13 @@ from advisor.shapes import ShapeError
 from advisor.targets import target_statuses, trial_metrics
 from gpuagent.stats import summarise
 from gpuagent.wire import LengthSpec, Workload
-from gpuagent.wire.trial import BaselineConfig, BaselineResult, GridCell, KvCacheConfig
+from gpuagent.wire.trial import (
+    BaselineConfig,
+    BaselineResult,
+    GridCell,
+    KvCacheConfig,
+    ServerCounters,
+)
 
 MIN_REQUESTS = 5
 
@@ -42,6 +48,22 @@ def current_baseline(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineRe
     return (trial, result) if trial is not None and result is not None else None
 
 
+def current_start(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineResult] | None:
+    """`current_baseline` of an engine that really started: a simulated one loads no model."""
+    return current_baseline(evidence) if evidence.spec.engine != "simulated" else None
+
+
+def server_counters(evidence: StudyEvidence) -> tuple[TrialEvidence, ServerCounters] | None:
+    """What the serving engine counted under the current settings at a request rate, or None."""
+    found = current_baseline(evidence)
+    if found is None or found[1].server is None or found[1].arrivals != "poisson":
+        return None
+    return found[0], found[1].server
+
+
+NO_COUNTERS = "A serving engine under a request rate, with its own counters"
+
+
 def latest(
     evidence: StudyEvidence, kind: type[Measurement]
 ) -> tuple[TrialEvidence, Measurement] | None:
@@ -54,11 +76,13 @@ def latest(
 
 
 def hurts(evidence: StudyEvidence, *metrics: str) -> bool:
-    """Without targets at all, or with one on these metrics that the current settings miss."""
+    """Without targets at all, or with one on these metrics that was measured and is not met."""
     if not evidence.spec.targets:
         return True
     statuses = target_statuses(evidence.current, evidence.spec)
-    return any(s.target.metric in metrics and s.verdict != "met" for s in statuses)
+    return any(
+        s.target.metric in metrics and s.verdict in ("missed", "not_proven") for s in statuses
+    )
 
 
 def modelled_gain(evidence: StudyEvidence, changes: dict[str, float]) -> float:
@@ -93,6 +117,11 @@ def mean_tokens(workload: Workload) -> int:
 def longest_tokens(workload: Workload) -> int:
     """Prompt and answer of the longest request that the workload names: its cut, else its p95."""
     return _longest(workload.input_tokens) + _longest(workload.output_tokens)
+
+
+def longest_prompt_tokens(workload: Workload) -> int:
+    """The longest prompt that the workload names."""
+    return _longest(workload.input_tokens)
 
 
 def _longest(length: LengthSpec) -> int:

@@ -14,12 +14,13 @@ from typing import Literal
 from advisor import units
 from advisor.candidates import best_candidate
 from advisor.evidence import DeviceFacts, Role, StudyEvidence, TrialEvidence
+from advisor.knobs import change_text
 from advisor.measures import DTYPE_BYTES, baseline_of, resolved_dtype
 from advisor.request_metrics import RequestMetrics
 from advisor.rules.rule import Finding
 from advisor.shapes import ModelShape
 from advisor.studies.diagnosis import parts
-from advisor.studies.searching import next_trial
+from advisor.studies.searching import is_default, next_trial
 from advisor.studies.timing import Timing, about, verify_s
 from advisor.targets import trial_metrics
 from gpuagent.wire import EngineSettings, StudySpec, Workload
@@ -193,7 +194,6 @@ def settings_text(settings: EngineSettings, shape: ModelShape | None = None) -> 
         parts.append(settings.attention)
     if settings.threads is not None:
         parts.append(f"{settings.threads} thread{'s' if settings.threads != 1 else ''}")
-    parts += [f"{knob} {getattr(settings, knob)}" for knob in settings.serving_knobs]
     return ", ".join(parts)
 
 
@@ -451,7 +451,7 @@ def _search(evidence: StudyEvidence) -> PlannedTrial | None:
         return None
     return PlannedTrial(
         role="variant",
-        title=_change_text(evidence.spec.current, found.settings),
+        title=_title(evidence, found.settings),
         reason=found.reason,
         settings=found.settings,
         config=BaselineConfig(perplexity_tokens=0),
@@ -459,9 +459,15 @@ def _search(evidence: StudyEvidence) -> PlannedTrial | None:
     )
 
 
-def _change_text(current: EngineSettings, settings: EngineSettings) -> str:
-    changes = current.differences(settings)
-    text = ", ".join(f"{knob} {new}" for knob, (_, new) in changes.items())
+def _title(evidence: StudyEvidence, settings: EngineSettings) -> str:
+    """What differs from the earlier trial that is most alike."""
+    if is_default(settings):
+        return "The engine's defaults"
+    earlier = [t for t in evidence.trials if isinstance(t.spec.config, BaselineConfig)]
+    nearest = min(earlier, key=lambda t: len(t.settings.differences(settings)), default=None)
+    if nearest is None:
+        return settings_text(settings)
+    text = f"Trial {nearest.ordinal} with {change_text(nearest.settings, settings)}"
     return text if len(text) <= 160 else f"{text[:157]}…"
 
 

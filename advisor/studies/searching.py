@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.knobs import knob_inside
 from advisor.measures import distances
 from advisor.search import Failure, Knobs, Observation, Proposal, Signals, Space, Value, propose
 from advisor.targets import trial_metrics
@@ -60,7 +61,28 @@ def next_trial(evidence: StudyEvidence) -> NextTrial | None:
     )
     if found is None:
         return None
-    return NextTrial(evidence.spec.current.model_copy(update=dict(found.knobs)), found.reason)
+    return NextTrial(_settings(evidence.spec.current, found.knobs), _in_words(found.reason))
+
+
+def _in_words(reason: str) -> str:
+    for knob in SERVING_KNOBS:
+        reason = reason.replace(knob, knob_inside(knob))
+    return reason
+
+
+def _settings(current: EngineSettings, knobs: Knobs) -> EngineSettings:
+    """Settings with these knobs; what is as today stays as it is written today."""
+    before = knobs_of(current)
+    changed = {knob: value for knob, value in knobs.items() if value != before[knob]}
+    settings = current.model_copy(update=changed)
+    # One knob's default may follow from another's value.
+    same = knobs_of(settings) == dict(knobs)
+    return settings if same else current.model_copy(update=dict(knobs))
+
+
+def is_default(settings: EngineSettings) -> bool:
+    """Whether the engine would do the same without any setting."""
+    return knobs_of(settings) == knobs_of(EngineSettings())
 
 
 def space_of(spec: StudySpec) -> Space:

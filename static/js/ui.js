@@ -44,7 +44,7 @@ for (const button of document.querySelectorAll("[data-copy]")) button.hidden = f
 // Parts of a form that belong to one choice: shown with it, all shown without JavaScript.
 function showParts(group) {
   const chosen = document.querySelector(`[name="${group}"]:checked`)?.value;
-  for (const part of document.querySelectorAll(`[data-part="${group}"]`)) part.hidden = part.dataset.value !== chosen;
+  for (const part of document.querySelectorAll(`[data-part="${group}"]`)) part.hidden = !part.dataset.value.split(" ").includes(chosen);
 }
 for (const group of new Set([...document.querySelectorAll("[data-part]")].map((part) => part.dataset.part))) {
   document.addEventListener("change", (event) => { if (event.target.name === group) showParts(group); });

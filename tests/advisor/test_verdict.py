@@ -49,7 +49,9 @@ def test_a_verified_better_configuration_is_met_and_recommended() -> None:
     assert found.recommended == FLOAT32
     assert found.changes == {"dtype": ("bfloat16", "float32")}
     assert found.verification == "verified"
-    assert found.lede.startswith("Change dtype from bfloat16 to float32. Verified by A/B: ITL −50")
+    assert found.lede.startswith(
+        "Change precision from bfloat16 to float32. Verified by A/B: ITL −50"
+    )
     assert found.best is not None
     assert found.best.ordinal == 3
     assert [s.verdict for s in found.targets] == ["met", "met"]
@@ -184,6 +186,14 @@ def test_prompts_of_varying_length_are_compared_in_pairs() -> None:
     assert "p = 0.031" in found.verification_sentence
 
 
+def test_without_targets_a_variant_that_runs_beats_settings_that_do_not() -> None:
+    failed = make_trial(failure=make_failure())
+    spec = make_study_spec(targets=())
+    found = verdict_of(make_evidence(failed, make_variant(), spec=spec))
+    assert found.sentence == "Trial 3 gives answers; the current settings gave none"
+    assert found.recommended == FLOAT32
+
+
 def test_without_targets_the_gain_is_the_verdict() -> None:
     spec = make_study_spec(targets=())
     faster = verdict_of(make_evidence(make_current(), make_variant(), spec=spec))
@@ -225,10 +235,10 @@ def test_a_study_of_invalid_measurements_has_no_verdict() -> None:
     ("evidence", "words"),
     [
         (make_evidence(device=None), "no agent measures this study"),
-        (make_evidence(make_trial(), finished=False), "no trial has started"),
+        (make_evidence(make_trial(), finished=False), "0 of 1 trials have ended"),
         (
             make_evidence(make_trial(state="running"), finished=False),
-            "the current settings are being measured",
+            "0 of 1 trials have ended",
         ),
         (
             make_evidence(make_current(itl_s=0.06), finished=False),

@@ -23,10 +23,14 @@ from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
 from advisor.presets import PRESETS
 from advisor.units import METRIC_NAMES
 from advisor.wire_errors import fields_from_validation_error
+from gpuagent.simulator import MACHINES
 from gpuagent.wire import StudySpec
 
 NO_AGENT = ""
 _HINT = {"autocomplete": "off", "spellcheck": "false"}
+_ENGINES_CHOICE = "Empty: engine's choice."
+_OPEN_SWITCH = [("", "Engine's choice"), ("true", "On"), ("false", "Off")]
+_SWITCH = {"true": True, "false": False}
 
 
 def _text(label: str, *, help_text: str = "", css: str = "", **attrs: str) -> forms.CharField:
@@ -53,7 +57,12 @@ class StudyForm(forms.Form):
     name = _text("Name of the study", help_text="Empty: model and preset.", maxlength="120")
     model_kind = forms.ChoiceField(
         label="Model",
-        choices=[("local", "Folder on the agent"), ("hub", "Hub id"), ("config", "config.json")],
+        choices=[
+            ("local", "Folder on the agent"),
+            ("hub", "Hub id"),
+            ("config", "config.json"),
+            ("simulated", "Simulated"),
+        ],
         required=False,
     )
     # No ChoiceField: a folder counts for its own kind of model only, where the intake checks it.
@@ -77,6 +86,7 @@ class StudyForm(forms.Form):
         help_text="The architecture is built with random weights: speed and memory are real, "
         "quality is not measurable.",
     )
+    machine = _select("Model and device", [(name, name) for name in sorted(MACHINES)])
     preset = forms.ChoiceField(
         label="Preset", choices=[(name, name) for name in PRESETS], required=False
     )
@@ -96,7 +106,13 @@ class StudyForm(forms.Form):
     attention = _select(
         "Attention", [("auto", "Engine's choice"), ("eager", "eager"), ("sdpa", "sdpa")]
     )
-    threads = _number("CPU threads", help_text="Empty: engine's choice.")
+    threads = _number("CPU threads", help_text=_ENGINES_CHOICE)
+    max_running = _number("Running requests", help_text=_ENGINES_CHOICE)
+    max_batched_tokens = _number("Tokens per step", help_text=_ENGINES_CHOICE)
+    memory_share = _number("Memory share", help_text=_ENGINES_CHOICE, mode="decimal")
+    chunked_prefill = _select("Chunked prefill", _OPEN_SWITCH)
+    cuda_graphs = _select("CUDA graphs", _OPEN_SWITCH)
+    kv_dtype = _select("KV cache precision", [("auto", "As the model"), ("fp8", "fp8")])
     agent = forms.ChoiceField(label="Agent", required=False)
     budget_min = _number("Time budget", mode="decimal")
     goal = _select(
@@ -194,20 +210,38 @@ class StudyForm(forms.Form):
             },
             "targets": [row.payload() for row in self.rows],
             "agent": data["agent"] or None,
-            "current": {
-                "dtype": data["dtype"] or "auto",
-                "kv_cache": data["kv_cache"] != "false",
-                "attention": data["attention"] or "auto",
-                "threads": data["threads"] or None,
-            },
+            "engine": "simulated" if self.kind == "simulated" else "transformers",
+            "current": self._current(),
             "goal": data["goal"] or "optimise",
             "profile": data["profile"] == "true",
             "budget_s": budget * 60 if isinstance(budget, float) else budget,
         }
 
+    def _current(self) -> dict[str, Any]:
+        """Settings of the engine that is chosen; what its own fields do not show is left out."""
+        data = self.cleaned_data
+        if self.kind == "simulated":
+            share = _float(data["memory_share"]) if data["memory_share"] else None
+            return {
+                "max_running": data["max_running"] or None,
+                "max_batched_tokens": data["max_batched_tokens"] or None,
+                "memory_share_frac": share / 100 if isinstance(share, float) else share,
+                "chunked_prefill": _SWITCH.get(data["chunked_prefill"]),
+                "cuda_graphs": _SWITCH.get(data["cuda_graphs"]),
+                "kv_dtype": data["kv_dtype"] or "auto",
+            }
+        return {
+            "dtype": data["dtype"] or "auto",
+            "kv_cache": data["kv_cache"] != "false",
+            "attention": data["attention"] or "auto",
+            "threads": data["threads"] or None,
+        }
+
     def _model(self) -> dict[str, Any]:
         data = self.cleaned_data
         kind = data["model_kind"] or "local"
+        if kind == "simulated":
+            return {"kind": "simulated", "name": data["machine"] or min(MACHINES)}
         if kind == "hub":
             revision = data["hub_revision"] or None
             return {"kind": "hub", "id": data["hub_id"], "revision": revision}
@@ -236,9 +270,10 @@ class StudyForm(forms.Form):
 
     def _field_of(self, path: str) -> str | None:
         if path == "model.name":
-            return "config_name" if self.kind == "config" else "local_model"
+            return {"config": "config_name", "simulated": "machine"}.get(self.kind, "local_model")
         if path == "model":
-            return {"hub": "hub_id", "config": "config_text"}.get(self.kind, "local_model")
+            fields = {"hub": "hub_id", "config": "config_text", "simulated": "machine"}
+            return fields.get(self.kind, "local_model")
         for prefix, field in _FIELDS.items():
             if path == prefix or path.startswith(f"{prefix}."):
                 return field
@@ -263,6 +298,12 @@ _FIELDS = {
     "current.kv_cache": "kv_cache",
     "current.attention": "attention",
     "current.threads": "threads",
+    "current.max_running": "max_running",
+    "current.max_batched_tokens": "max_batched_tokens",
+    "current.memory_share_frac": "memory_share",
+    "current.chunked_prefill": "chunked_prefill",
+    "current.cuda_graphs": "cuda_graphs",
+    "current.kv_dtype": "kv_dtype",
     "agent": "agent",
     "engine": "agent",
     "goal": "goal",

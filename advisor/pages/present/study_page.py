@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from django.core.cache import cache
 
 from advisor.charts import Chart, ChartInput, study_charts
+from advisor.knobs import knob_name, knob_text
 from advisor.pages.present.studies import FindingFold, finding_folds, top_findings
 from advisor.pages.present.targets import TargetCell, target_cells
 from advisor.pages.present.trials import TrialsTable, trials_table
 from advisor.reports import words
 from advisor.reports.document import study_facts
-from advisor.reports.launch import LaunchLine, knob_name, knob_text, launch_lines
+from advisor.reports.launch import LaunchLine, launch_lines
 from advisor.rules.rule import Finding
 from advisor.studies.models import Study
 from advisor.studies.selectors import StudyView, study_view

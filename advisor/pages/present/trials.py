@@ -10,8 +10,8 @@ import numpy as np
 from advisor import units
 from advisor.charts.samples import latency_at
 from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.knobs import knob_name, knob_text, settings_text
 from advisor.reports import words
-from advisor.reports.launch import knob_name, knob_text, settings_text
 from advisor.targets import TargetStatus, limit_text, target_name, target_statuses, trial_metrics
 from advisor.units import DASH, METRIC_NAMES
 from advisor.verification import compare_runs

@@ -7,10 +7,10 @@ from itertools import groupby
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from advisor.knobs import knob_name
 from advisor.pages.access import reading
 from advisor.pages.present.studies import effect_text
 from advisor.reports import words
-from advisor.reports.launch import knob_name
 from advisor.rules import RULES
 from advisor.rules.rule import Finding, Verdict
 from advisor.studies.models import FindingRow

@@ -32,11 +32,17 @@ def check_code(rule_id: str, code: str, passing: str, evidence: StudyEvidence) -
     if rows:
         trace, row = max(rows, key=lambda pair: pair[1].recoverable_frac.value or 0.0)
         return [_failing(rule_id, trial.trial_id, result, trace, row)]
-    answered = [t for t in traces if t.bottleneck != "cannot_tell"]
+    answered = [t for t in traces if t.bottleneck not in _silent(code)]
     items = tuple(_item(t, trial.trial_id) for t in answered or traces)
     if not answered:
         return plain(rule_id, Verdict.CANNOT_TELL, "The recording cannot tell", *items)
     return plain(rule_id, Verdict.PASS, passing, *items)
+
+
+def _silent(code: str) -> frozenset[str]:
+    """Answers of a trace that leave this code open: start-up says nothing about the steady state,
+    and of it the trace looks at allocation alone."""
+    return frozenset({"cannot_tell"} if code == "allocation" else {"cannot_tell", "initialisation"})
 
 
 def _failing(
@@ -69,16 +75,20 @@ def _failing(
                 trial_id=trial_id,
             )
         )
+    confidence, reason = trace.confidence, trace.confidence_reason
+    if slowed:
+        confidence, reason = "low", "the profiler slowed the host, which is what is looked at"
+    elif trace.bottleneck in _silent(row.code):
+        # Its own confidence is that it cannot answer.
+        confidence, reason = "low", "the recording has no answer to what limits a step"
     return Finding(
         rule_id=rule_id,
         verdict=Verdict.FAIL,
         title=row.title if not worth else f"{row.title}: {units.percent(worth)} of the window",
         evidence=tuple(items),
         change=Change(text=row.change),
-        confidence="low" if slowed else trace.confidence,
-        confidence_reason="the profiler slowed the host, which is what is looked at"
-        if slowed
-        else trace.confidence_reason,
+        confidence=confidence,
+        confidence_reason=reason,
     )
 
 

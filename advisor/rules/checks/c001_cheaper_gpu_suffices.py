@@ -19,6 +19,7 @@ from advisor.rules.support import (
     request_of,
 )
 from advisor.shapes import ShapeError
+from advisor.targets import target_name
 from gpuagent.wire import SlaTarget
 
 ID = "cheaper-gpu-suffices"
@@ -38,6 +39,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if price is None:
         return not_applicable(ID, f"No price is known for {spec.name}", "A price of the GPU in use")
     needed = needed_concurrency(evidence)
+    if needed is None and evidence.spec.workload.request_rate_per_s is not None:
+        missing = "A valid baseline: the rate alone does not say how many requests run at once"
+        return not_applicable(ID, "GPUs are not compared", missing)
     load = replace(request, engine=_ENGINE, concurrency=needed[0] if needed is not None else 1)
     try:
         options = per_gpu(load, list_gpus())
@@ -60,7 +64,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         )
         return plain(ID, Verdict.PASS, "No cheaper GPU keeps the targets by prediction", item)
     cost, best = min(cheaper, key=lambda row: row[0])
-    return [_finding(spec, now, price.basis, own, cost, best)]
+    left_out = [t for t in evidence.spec.targets if t not in targets]
+    return [_finding(spec, now, price.basis, own, cost, best, left_out)]
 
 
 def _hourly(option: GpuOption) -> float | None:
@@ -91,7 +96,13 @@ def _keeps(found: Estimate | None, targets: list[SlaTarget]) -> bool:
 
 
 def _finding(
-    spec: GpuSpec, now: float, basis: str, own: GpuOption | None, cost: float, best: GpuOption
+    spec: GpuSpec,
+    now: float,
+    basis: str,
+    own: GpuOption | None,
+    cost: float,
+    best: GpuOption,
+    left_out: list[SlaTarget],
 ) -> Finding:
     items = [
         EvidenceItem(
@@ -112,7 +123,7 @@ def _finding(
         title=f"Try {best.tp} × {best.gpu.name}: by prediction it keeps the targets for "
         f"{units.percent(cost / now)} of the price",
         summary=f"Predicted for {_ENGINE}, with the pessimistic end of each interval; measure on "
-        "that GPU before moving.",
+        f"that GPU before moving.{_not_predicted(left_out)}",
         evidence=tuple(items),
         change=Change(text=f"Run this study on a host with {best.tp} × {best.gpu.name}."),
         confidence="medium" if known else "low",
@@ -120,6 +131,11 @@ def _finding(
         if known
         else "the model itself was not measured on this GPU",
     )
+
+
+def _not_predicted(targets: list[SlaTarget]) -> str:
+    names = ", ".join(target_name(target) for target in targets)
+    return f" Not part of the prediction: {names}." if names else ""
 
 
 def _times(option: GpuOption | None) -> str:

@@ -31,11 +31,20 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     )
     if line.verdict == "valid":
         return plain(ID, Verdict.PASS, "The power limit does not hold the GPU back", item)
+    if tdp is not None and limits and limits[0] >= tdp:
+        return plain(
+            ID,
+            Verdict.INFORMATIVE,
+            "The GPU draws all the power that it is rated for",
+            item,
+            summary="The limit is the rated one, so there is none to raise: fewer or narrower "
+            "operations are left.",
+        )
     if not hurts(evidence, "ttft_s", "e2e_s", "output_tok_s"):
         return plain(
             ID,
             Verdict.INFORMATIVE,
-            "The power limit holds the GPU back, within the targets",
+            "The power limit holds the GPU back, and no target that it slows down is missed",
             item,
             summary="Decode at small batches is bound by memory and hardly notices; keep the "
             "limit, it saves energy.",
@@ -44,11 +53,14 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL,
-            title="Raise the power limit: it holds the GPU back while a target is missed",
+            title="Raise the power limit: it holds the GPU back"
+            + (" while a target is missed" if evidence.spec.targets else ""),
             summary="Prefill and large batches are bound by arithmetic and slow down with the "
             "clock; decode at small batches is bound by memory and does not.",
             evidence=(item,),
-            change=Change(text="Raise the limit with nvidia-smi -pl, or cool the host."),
+            change=Change(
+                text="Raise the limit with nvidia-smi -pl, up to what the GPU is rated for."
+            ),
             confidence="medium",
             confidence_reason="that the limit acts is measured; what it costs is not",
         )

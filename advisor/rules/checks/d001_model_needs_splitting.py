@@ -7,7 +7,14 @@ from advisor.estimates.memory import smallest_tp
 from advisor.evidence import StudyEvidence
 from advisor.measures import resolved_dtype
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import device_spec, longest_tokens, not_applicable, plain, predict
+from advisor.rules.support import (
+    current_baseline,
+    device_spec,
+    longest_tokens,
+    not_applicable,
+    plain,
+    predict,
+)
 
 ID = "model-needs-splitting"
 
@@ -27,6 +34,14 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             unit="B",
         )
         return plain(ID, Verdict.PASS, f"The model fits one {device.name}", item)
+    if current_baseline(evidence) is not None:
+        item = EvidenceItem(
+            text=f"Predicted for one GPU: {alone.memory.reason}",
+            value=float(alone.memory.total),
+            unit="B",
+        )
+        title = "By the formula the model does not fit one GPU, but it runs"
+        return plain(ID, Verdict.INFORMATIVE, title, item)
     size = smallest_tp(
         shape,
         spec,
@@ -87,7 +102,8 @@ RULE = Rule(
     "The smallest size that holds it communicates least.",
     how_measured="The memory budget of one GPU and of the tensor-parallel sizes that divide the "
     "heads.",
-    threshold="Fails when one GPU does not hold the weights and the longest request.",
+    threshold="Fails when one GPU does not hold the weights and the longest request, and none was "
+    "measured to do so.",
     source="memory budget (docs/prediction.md)",
     when_not="When fewer bits per weight make it fit: one GPU needs no links.",
     needs=("a GPU of the catalogue", "a readable config"),

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from advisor.estimates.memory import allowed_tp, tp_problem
 from advisor.evidence import StudyEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import longest_tokens, not_applicable, plain, predict
+from advisor.rules.support import (
+    current_baseline,
+    longest_tokens,
+    not_applicable,
+    plain,
+    predict,
+)
 
 ID = "tensor-parallel-heads"
 
@@ -23,25 +31,37 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if problem is None:
         title = f"The heads divide over all {device.count} GPUs"
         return plain(ID, Verdict.PASS, title, item)
-    sizes = allowed_tp(shape, device.count)
-    words = ", ".join(map(str, sizes))
     alone = predict(evidence, context=longest_tokens(evidence.spec.workload))
-    needed = alone is not None and not alone.memory.fits
+    ran = current_baseline(evidence) is not None
+    needed = alone is not None and not alone.memory.fits and not ran
+    sizes = [size for size in allowed_tp(shape, device.count) if size > 1 or not needed]
     return [
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL if needed else Verdict.INFORMATIVE,
-            title=f"Use tensor parallel size {words}: {device.count} does not divide the heads",
+            title=f"{_advice(sizes)}: {device.count} does not divide the heads",
             summary=f"{problem[:1].upper()}{problem[1:]}.",
             evidence=(item,),
             change=Change(
                 text=f"Split over {max(sizes)} GPUs at most; use the others for replicas or "
                 "pipeline stages."
+                if sizes and max(sizes) > 1
+                else "Run one replica per GPU."
+                if sizes
+                else f"Use pipeline parallel size {device.count}, or one larger GPU."
             ),
             confidence="high",
             confidence_reason="engines refuse other sizes at start",
         )
     ]
+
+
+def _advice(sizes: Sequence[int]) -> str:
+    if not sizes:
+        return "Split by layers, not by heads"
+    *first, last = map(str, sizes)
+    words = f"{', '.join(first)} or {last}" if first else last
+    return f"Use tensor parallel size {words}"
 
 
 RULE = Rule(

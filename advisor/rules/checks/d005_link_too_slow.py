@@ -7,7 +7,14 @@ from advisor.estimates.roofline import Placement, Roofline, StepFloor
 from advisor.evidence import StudyEvidence
 from advisor.measures import resolved_dtype
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import device_spec, longest_tokens, not_applicable, plain, predict
+from advisor.rules.support import (
+    current_baseline,
+    device_spec,
+    longest_tokens,
+    not_applicable,
+    plain,
+    predict,
+)
 from advisor.thresholds import LINK_MAX_SHARE
 
 ID = "link-too-slow"
@@ -40,7 +47,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         title = f"The link takes {units.percent(share)} of a split prefill"
         return plain(ID, Verdict.PASS, title, item)
     alone = predict(evidence, context=longest_tokens(evidence.spec.workload))
-    needed = alone is not None and not alone.memory.fits
+    ran = current_baseline(evidence) is not None
+    needed = alone is not None and not alone.memory.fits and not ran
     return [
         Finding(
             rule_id=ID,

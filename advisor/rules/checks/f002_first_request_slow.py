@@ -8,7 +8,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.measures import times
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import MIN_REQUESTS, current_baseline, not_applicable, plain
+from advisor.rules.support import MIN_REQUESTS, current_start, not_applicable, plain
 from advisor.targets import trial_metrics
 from advisor.thresholds import FIRST_REQUEST_MAX
 
@@ -16,7 +16,7 @@ ID = "first-request-slow"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
-    found = current_baseline(evidence)
+    found = current_start(evidence)
     metrics = trial_metrics(found[0]) if found is not None else None
     if found is None or metrics is None or metrics.succeeded < MIN_REQUESTS:
         missing = "A valid baseline with requests"

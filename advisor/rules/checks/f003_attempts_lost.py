@@ -14,10 +14,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if not ended:
         return not_applicable(ID, "No trial has ended yet", "A finished trial")
     again = [t for t in ended if t.attempts > 1]
-    attempts = sum(t.attempts for t in ended)
-    total = EvidenceItem(
-        text=f"{len(ended)} trials took {attempts} attempts", value=attempts, n=len(ended)
-    )
+    # A trial that was cancelled in the queue has none.
+    lost = sum(t.attempts - 1 for t in again)
+    total = EvidenceItem(text=f"{len(ended)} trials lost {lost} attempts", value=lost, n=len(ended))
     if not again:
         return plain(ID, Verdict.PASS, "Every trial ended at its first attempt", total)
     items = tuple(
@@ -35,7 +34,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL,
-            title=f"Look at the agent's host: {attempts - len(ended)} attempts were lost",
+            title=f"Look at the agent's host: {lost} attempts were lost",
             summary="An attempt counts when its process was killed or its agent fell silent. A "
             "service on this host would have gone down as often.",
             evidence=(total, *items),

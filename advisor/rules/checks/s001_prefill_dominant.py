@@ -8,7 +8,8 @@ from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.request_metrics import Floats, RequestMetrics
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.targets import target_statuses, trial_metrics
+from advisor.rules.support import current_baseline, hurts, not_applicable
+from advisor.targets import trial_metrics
 from advisor.thresholds import PREFILL_MAX_SHARE, PREFILL_MIN_OUTPUT
 from gpuagent.stats.distributions import t_quantile
 
@@ -16,17 +17,15 @@ ID = "prefill-dominant"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
-    trial = evidence.current
-    metrics = trial_metrics(trial) if trial is not None and trial.usable else None
-    if trial is None or metrics is None or metrics.succeeded == 0:
-        return [
-            Finding(
-                rule_id=ID,
-                verdict=Verdict.NOT_APPLICABLE,
-                title="The share of prefill is not measured",
-                missing="A valid baseline of the current settings with requests",
-            )
-        ]
+    found = current_baseline(evidence)
+    metrics = trial_metrics(found[0]) if found is not None else None
+    if found is None or metrics is None or metrics.succeeded == 0:
+        missing = "A valid baseline of the current settings with requests"
+        return not_applicable(ID, "The share of prefill is not measured", missing)
+    trial, result = found
+    if result.server is not None and result.arrivals == "poisson":
+        missing = "Requests one after the other: at a rate a server's TTFT holds the waiting, too"
+        return not_applicable(ID, "Prefill and waiting cannot be told apart", missing)
     prefill_s = metrics.ttft_s - metrics.queue_s
     share, low, high = _share(prefill_s, metrics.e2e_s)
     shown = units.percent(share)
@@ -58,7 +57,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if metrics.output_tokens.mean() < PREFILL_MIN_OUTPUT.value:
         title = f"Prefill is {shown} of an answer, as short answers have it"
         return [_other(Verdict.INFORMATIVE, title, item)]
-    if not _hurts(evidence):
+    if not hurts(evidence, "ttft_s", "e2e_s"):
         title = f"Prefill is {shown} of an answer, within the latency targets"
         return [_other(Verdict.INFORMATIVE, title, item)]
     return [_failing(metrics, shown, item)]
@@ -74,16 +73,6 @@ def _share(prefill_s: Floats, e2e_s: Floats) -> tuple[float, float | None, float
     error = math.sqrt(n / (n - 1) * float((residual**2).sum())) / float(e2e_s.sum())
     half = t_quantile(0.975, n - 1) * error
     return share, share - half, share + half
-
-
-def _hurts(evidence: StudyEvidence) -> bool:
-    """Without latency targets, or with one on TTFT or end-to-end that is not met."""
-    statuses = [
-        s
-        for s in target_statuses(evidence.current, evidence.spec)
-        if s.target.metric in ("ttft_s", "e2e_s")
-    ]
-    return not evidence.spec.targets or any(s.verdict != "met" for s in statuses)
 
 
 def _failing(metrics: RequestMetrics, shown: str, item: EvidenceItem) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import numpy as np
 
 from advisor import units
@@ -26,7 +28,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         batch: float(np.mean(s.values) if q is None else np.quantile(s.values, q))
         for batch, s in points.items()
     }
-    kept = [batch for batch, step_s in sorted(steps.items()) if step_s <= target.limit]
+    # A larger batch that keeps the limit by luck proves nothing for those below it that do not.
+    kept = [b for b, _ in takewhile(lambda row: row[1] <= target.limit, sorted(steps.items()))]
     items = tuple(
         EvidenceItem(
             text=f"Batch {batch}: a decode step takes {units.seconds(step_s)} "

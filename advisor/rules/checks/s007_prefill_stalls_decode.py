@@ -24,11 +24,20 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     ran.sort(key=lambda point: point.chunk_tokens)
     whole = ran[-1]
     items = tuple(_item(point, result.chunked_input_tokens, trial.trial_id) for point in ran)
+    if whole.chunk_tokens < result.chunked_input_tokens:
+        title = "Prefill in one piece was not timed, so what chunks save is open"
+        return plain(ID, Verdict.CANNOT_TELL, title, *items)
     stall_s = whole.longest_chunk_s.value or 0.0
     label = target_label(target)
     if stall_s <= target.limit:
         title = f"Even a whole prefill of {result.chunked_input_tokens:,} tokens keeps {label}"
         return plain(ID, Verdict.PASS, title, *items)
+    if evidence.spec.workload.request_rate_per_s is None:
+        title = (
+            f"A prefill of {result.chunked_input_tokens:,} tokens takes {units.seconds(stall_s)}, "
+            "and with one request at a time it holds nobody up"
+        )
+        return plain(ID, Verdict.INFORMATIVE, title, *items)
     within = [p for p in ran if (p.longest_chunk_s.value or 0.0) <= target.limit]
     chosen = within[-1] if within else ran[0]
     cost = _cost(chosen, whole)
@@ -80,8 +89,8 @@ RULE = Rule(
     "them up for its whole length; in pieces they get a token in between.",
     how_measured="Prefill of one long prompt in chunks of several sizes, the longest chunk and the "
     "total time of each.",
-    threshold="Fails when the whole prefill is longer than the ITL target's limit; the largest "
-    "chunk within it is advised.",
+    threshold="Fails when requests arrive at a rate and the whole prefill is longer than the ITL "
+    "target's limit; the largest chunk within it is advised.",
     source="the study's own ITL target; chunked prefill of vLLM and SGLang",
     when_not="One request at a time: there is nobody to hold up.",
     needs=("an ITL target", "a batching trial"),

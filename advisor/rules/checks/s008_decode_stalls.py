@@ -11,6 +11,7 @@ from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import current_baseline, hurts, not_applicable, plain
 from advisor.targets import trial_metrics
 from advisor.thresholds import STALL_MAX_RATIO, STALL_MIN_GAPS
+from gpuagent.wire.trial import ServerCounters
 
 ID = "decode-stalls"
 
@@ -24,7 +25,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     middle, late = (float(v) for v in np.quantile(metrics.itl_s, (0.5, 0.99)))
     ratio = late / middle if middle > 0 else 1.0
     lost = float(np.maximum(metrics.itl_s - STALL_MAX_RATIO.value * middle, 0).sum())
-    share = lost / float(metrics.itl_s.sum())
+    share = lost / float(metrics.itl_s.sum()) if middle > 0 else 0.0
     item = EvidenceItem(
         text=f"Gaps between tokens: median {units.seconds(middle)}, p99 {units.seconds(late)}, "
         f"{times(ratio)} (n = {metrics.itl_s.size:,} gaps of {metrics.succeeded:,} requests); "
@@ -47,14 +48,24 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             summary="Steps of one length take one time. What is far above it is another request's "
             "prefill, garbage collection, a busy host, or a clock that changed.",
             evidence=(item,),
-            change=Change(
-                text="Compare with an idle host, pin threads to cores, and look at the telemetry "
-                "of the trial at the time of the stalls."
-            ),
+            change=Change(text=_remedy(found[1].server)),
             confidence="medium",
             confidence_reason="the stalls are measured, their cause is not",
         )
     ]
+
+
+def _remedy(server: ServerCounters | None) -> str:
+    """In a server prompts of others come first; an engine in the process serves one at a time."""
+    if server is not None:
+        return (
+            f"{units.percent(server.mixed_frac)} of the steps also computed someone's prompt: "
+            "lower the tokens per step (max_batched_tokens) or prefill in chunks."
+        )
+    return (
+        "Compare with an idle host, pin threads to cores, and look at the telemetry of the trial "
+        "at the time of the stalls."
+    )
 
 
 RULE = Rule(

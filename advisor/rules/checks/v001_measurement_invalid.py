@@ -26,6 +26,7 @@ REMEDIES: dict[str, str] = {
     "gpu_throttled": "Cool the GPU or fix its clocks, then run it again.",
     "gpu_power_capped": "Raise the power limit, or keep it and compare under this limit only.",
     "sm_clock_cov": "Fix the GPU's clocks, then run it again.",
+    "simulated": "Measure on a device before acting: the simulator shows directions, not times.",
     "provenance": "Update the agent, so that results say what they were measured with.",
 }
 FALLBACK = "Remove the cause, then run the trial again."
@@ -43,6 +44,11 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             )
         ]
     findings = [f for trial in measured if (f := _finding(evidence, trial)) is not None]
+    if evidence.spec.engine == "simulated":
+        # Each trial warns of the same; once is enough.
+        findings = [f for f in findings if f.verdict is Verdict.FAIL] + [
+            f for f in findings if f.verdict is not Verdict.FAIL
+        ][:1]
     if findings:
         return findings
     count = len(measured)

@@ -6,8 +6,8 @@ from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import DTYPE_BYTES, resolved_dtype
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import largest_cache
 from gpuagent.wire import FailureReason
-from gpuagent.wire.trial import BaselineConfig, KvCacheConfig
 
 ID = "trial-failed"
 # Its failure ends the study's question; a variant that cannot run is an answer.
@@ -82,7 +82,7 @@ def _memory_items(evidence: StudyEvidence, trial: TrialEvidence) -> list[Evidenc
         return []
     dtype = resolved_dtype(trial.settings, shape)
     weights = shape.weight_bytes(dtype)
-    tokens, batch = _largest(trial)
+    tokens, batch = largest_cache(trial)
     cache = batch * shape.kv_bytes_for(tokens, DTYPE_BYTES[dtype])
     available = device.memory_bytes if device is not None else None
     has = f"; the device has {units.memory(available)}" if available is not None else ""
@@ -96,19 +96,6 @@ def _memory_items(evidence: StudyEvidence, trial: TrialEvidence) -> list[Evidenc
             trial_id=trial.trial_id,
         )
     ]
-
-
-def _largest(trial: TrialEvidence) -> tuple[int, int]:
-    """(tokens, batch) of the largest cache that the trial asks for."""
-    config, workload = trial.spec.config, trial.spec.workload
-    mean = workload.input_tokens.mean + workload.output_tokens.mean
-    if isinstance(config, KvCacheConfig):
-        return max(config.context_tokens) + config.decode_steps, 1
-    if isinstance(config, BaselineConfig):
-        grid = max(config.input_tokens) + config.decode_steps
-        batch = max(config.batch_sizes)
-        return (grid, batch) if grid * batch >= mean else (mean, 1)
-    return mean, 1
 
 
 def _smaller_dtype(evidence: StudyEvidence, trial: TrialEvidence) -> str | None:

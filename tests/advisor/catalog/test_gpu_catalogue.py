@@ -71,3 +71,8 @@ def test_a_cpu_host_is_a_device_with_its_own_memory_and_cores() -> None:
     host = cpu_host(memory_bytes=16 * 1024**3, cores=2)
     assert host.usable_bytes == 16 * 1024**3
     assert host.dense_flops("bf16") < find_gpu("cpu").dense_flops("bf16")
+
+
+@pytest.mark.parametrize("name", [gpu.name for gpu in list_gpus()])
+def test_every_chip_has_a_rate_for_float32(name: str) -> None:
+    assert find_gpu(name).dense_flops("fp32") > 0

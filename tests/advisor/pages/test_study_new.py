@@ -12,7 +12,7 @@ from advisor.accounts.models import Org
 from advisor.fleet.models import Agent
 from advisor.pages.forms.study import StudyForm
 from advisor.studies.models import Study
-from gpuagent.wire import ConfigModel, LocalModel
+from gpuagent.wire import ConfigModel, EngineSettings, LocalModel, SimulatedModel
 from tests import factories
 from tests.advisor.pages.conftest import MARKUP
 from tests.builders import SMOLLM2_CONFIG
@@ -310,3 +310,53 @@ def test_the_goal_diagnose_is_chosen_in_the_form(browser: Client, agent: Agent) 
     assert study.spec.goal == "diagnose"
     assert study.trials.filter(spec_json__config__experiment="attention").exists()
     assert "Goal" in browser.get(URL).content.decode()
+
+
+def simulated(**changes: Any) -> dict[str, Any]:
+    fields = {
+        "model_kind": "simulated",
+        "machine": "qwen3-32b-2xh100",
+        "request_rate": "4",
+        "max_running": "8",
+        "memory_share": "70",
+        "cuda_graphs": "false",
+        "t1-metric": "itl_s",
+        "t1-statistic": "p90",
+        "t1-limit": "100",
+    }
+    return typed(**{**fields, **changes})
+
+
+def test_a_simulated_study_has_the_knobs_of_a_serving_engine(browser: Client, agent: Agent) -> None:
+    answer = browser.post(URL, simulated())
+    assert answer.status_code == 302, answer.context["form"].messages()
+    spec = Study.objects.get().spec
+    assert spec.engine == "simulated"
+    assert spec.model == SimulatedModel(name="qwen3-32b-2xh100")
+    assert spec.current == EngineSettings(
+        max_running=8, memory_share_frac=0.7, cuda_graphs=False
+    ), "precision and threads belong to the engine in process"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"max_running": "none"}, "max_running"),
+        ({"max_batched_tokens": "0"}, "max_batched_tokens"),
+        ({"memory_share": "170"}, "memory_share"),
+        ({"memory_share": "much"}, "memory_share"),
+        ({"machine": "abacus"}, "machine"),
+    ],
+)
+def test_bad_knobs_are_refused_beside_their_field(
+    browser: Client, agent: Agent, changes: dict[str, str], field: str
+) -> None:
+    answer = browser.post(URL, simulated(**changes))
+    assert answer.status_code == 400
+    assert answer.context["form"].errors[field]
+    assert not Study.objects.exists()
+
+
+def test_the_plan_of_a_simulated_study_says_that_it_is_one(browser: Client, agent: Agent) -> None:
+    page = browser.post(reverse("study-preview"), simulated(action="preview")).content.decode()
+    assert "simulator" in page

@@ -13,13 +13,14 @@ import pytest
 import advisor.reports as reports
 from advisor.charts import CHARTS
 from advisor.evidence import StudyEvidence
+from advisor.knobs import settings_text
 from advisor.reports import EXPORTERS, ReportContext, ReportDocument, report_document
 from advisor.reports.as_html import report_css, style_source, to_html
-from advisor.reports.launch import launch_lines, settings_text
+from advisor.reports.launch import launch_lines
 from advisor.reports.markup import Html, el, join
 from advisor.rules import engine
 from advisor.verdict import study_verdict
-from gpuagent.wire import ConfigModel, EngineSettings, LocalModel
+from gpuagent.wire import ConfigModel, EngineSettings, LocalModel, SimulatedModel
 from tests.builders import (
     SMOLLM2_CONFIG,
     make_current,
@@ -207,3 +208,16 @@ def test_elements_escape_text_and_attributes() -> None:
     assert el("a", "<b>", href='"x"') == '<a href="&quot;x&quot;">&lt;b&gt;</a>'
     assert join("1 < 2", Html("<br>"), None) == "1 &lt; 2<br>"
     assert el("td", "x", class_="num", aria_label="y") == '<td class="num" aria-label="y">x</td>'
+
+
+def test_settings_of_the_simulator_are_shown_as_flags_of_a_real_engine() -> None:
+    current = EngineSettings(max_running=8, cuda_graphs=False)
+    wanted = EngineSettings(max_running=64, max_batched_tokens=2048, cuda_graphs=True)
+    lines = launch_lines(SimulatedModel(name="qwen3-32b-2xh100"), wanted, current)
+    text = "\n".join(line.text for line in lines)
+    assert text.startswith("# Found on a simulator")
+    command = text.partition("\n")[2].replace(" \\\n   ", "")
+    assert command == (
+        "vllm serve YOUR_MODEL --max-num-seqs 64 --max-num-batched-tokens 2048 --no-enforce-eager"
+    )
+    assert [line.changed for line in lines] == [False, False, True, True, True]

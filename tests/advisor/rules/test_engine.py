@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import advisor.rules.checks
 from advisor import thresholds
@@ -16,7 +14,6 @@ from advisor.rules.rule import Finding, Rule, Verdict
 from tests.builders import (
     make_baseline_result,
     make_current,
-    make_environment,
     make_evidence,
     make_kv_trial,
     make_trial,
@@ -114,30 +111,3 @@ def test_no_rule_throws_on_poor_evidence(evidence: StudyEvidence) -> None:
 def test_findings_survive_their_json() -> None:
     for finding in evaluate(make_evidence(make_current(), make_kv_trial(), make_variant())):
         assert Finding.model_validate_json(finding.model_dump_json()) == finding
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    itl=st.tuples(st.floats(0.01, 0.2), st.floats(0.01, 0.2), st.floats(0.01, 0.2)),
-    perplexity=st.tuples(st.floats(17, 19), st.floats(17, 19)),
-    threads=st.sampled_from([1, 2, 8]),
-)
-def test_no_two_findings_set_one_knob_to_different_values(
-    itl: tuple[float, float, float], perplexity: tuple[float, float], threads: int
-) -> None:
-    current = make_trial(
-        make_baseline_result(itl_s=itl[0], n_requests=20),
-        environment=make_environment(threads=threads),
-    )
-    evidence = make_evidence(
-        current,
-        make_kv_trial(),
-        make_variant(itl_s=itl[1], perplexity=perplexity[0], n_requests=20),
-        make_variant("float16", ordinal=4, itl_s=itl[2], perplexity=perplexity[1], n_requests=20),
-    )
-    values: dict[str, set[object]] = {}
-    for finding in evaluate(evidence):
-        if finding.verdict is Verdict.FAIL and finding.change is not None:
-            for knob, value in finding.change.settings.items():
-                values.setdefault(knob, set()).add(value)
-    assert all(len(found) == 1 for found in values.values())

@@ -15,6 +15,7 @@ from tests.builders import (
     make_trial,
     make_validity,
 )
+from tests.rule_checks import assert_says_what_is_missing, make_counters
 
 
 def only(ttft_s: float, *, targets=(TTFT_P95,), output_tokens: int = 16, **fields) -> Finding:  # type: ignore[no-untyped-def]
@@ -70,3 +71,10 @@ def test_without_valid_requests_it_is_not_applicable(evidence) -> None:  # type:
     (finding,) = check(evidence)
     assert finding.verdict is Verdict.NOT_APPLICABLE
     assert finding.missing
+
+
+def test_a_queue_inside_a_server_is_not_called_prefill() -> None:
+    requests = make_requests(60, ttft_s=9.0, itl_s=0.02, rate_per_s=4.0)
+    trial = make_current(requests=requests, arrivals="poisson", server=make_counters())
+    (finding,) = check(make_evidence(trial))
+    assert_says_what_is_missing(finding)

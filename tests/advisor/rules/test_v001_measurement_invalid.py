@@ -4,11 +4,13 @@ import pytest
 
 from advisor.rules.checks.v001_measurement_invalid import FALLBACK, REMEDIES, check, remedy
 from advisor.rules.rule import Verdict
+from gpuagent.wire import SimulatedModel
 from gpuagent.wire.measure import Validity, ValidityCheck
 from tests.builders import (
     make_baseline_result,
     make_current,
     make_evidence,
+    make_study_spec,
     make_trial,
     make_validity,
     make_variant,
@@ -85,3 +87,16 @@ def test_a_measurement_that_was_repeated_no_longer_fails() -> None:
         "Trial 1 (Current settings) was invalid and is measured again as trial 2: "
         "other processes used 70% of the processor"
     )
+
+
+def test_a_simulation_warns_once_and_of_the_right_thing() -> None:
+    spec = make_study_spec(engine="simulated", model=SimulatedModel(name="qwen3-32b-2xh100"))
+    warning = ValidityCheck(id="simulated", verdict="warn", message="Simulated: nothing is real")
+    trials = [
+        make_trial(make_baseline_result(), ordinal=n, validity=Validity(checks=(warning,)))
+        for n in (1, 2, 3)
+    ]
+    (finding,) = check(make_evidence(*trials, spec=spec, shape=None))
+    assert finding.verdict is Verdict.INFORMATIVE
+    assert finding.change is not None
+    assert finding.change.text == REMEDIES["simulated"]

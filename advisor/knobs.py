@@ -1,0 +1,51 @@
+"""Names and values of settings in words: one vocabulary for pages, plans and reports. Pure."""
+
+from __future__ import annotations
+
+from gpuagent.wire import EngineSettings
+
+KNOB_NAMES: dict[str, str] = {
+    "dtype": "Precision",
+    "kv_cache": "KV cache",
+    "attention": "Attention",
+    "threads": "CPU threads",
+    "max_running": "Running requests",
+    "max_batched_tokens": "Tokens per step",
+    "chunked_prefill": "Chunked prefill",
+    "memory_share_frac": "Memory share",
+    "kv_dtype": "KV cache precision",
+    "cuda_graphs": "CUDA graphs",
+}
+
+
+def knob_name(knob: str) -> str:
+    return KNOB_NAMES.get(knob, knob)
+
+
+def knob_text(value: object) -> str:
+    """A setting's value in words: True is "on", None is "engine's choice"."""
+    if value is None or value == "auto":
+        return "engine's choice" if value is None else "auto"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def settings_text(settings: EngineSettings) -> str:
+    """What differs from the engine's defaults, in one line."""
+    differing = EngineSettings().differences(settings)
+    if not differing:
+        return "engine defaults"
+    return ", ".join(f"{knob_inside(k)} {knob_text(new)}" for k, (_, new) in differing.items())
+
+
+def knob_inside(knob: str) -> str:
+    """A knob's name inside a sentence; abbreviations keep their capitals."""
+    name = knob_name(knob)
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
+
+
+def change_text(before: EngineSettings, after: EngineSettings) -> str:
+    """ "tokens per step 8192, CUDA graphs on": what `after` sets differently."""
+    changes = before.differences(after)
+    return ", ".join(f"{knob_inside(k)} {knob_text(new)}" for k, (_, new) in changes.items())
