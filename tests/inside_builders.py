@@ -13,6 +13,7 @@ from gpuagent.wire.inside import (
     BatchingResult,
     BatchPoint,
     CacheDetails,
+    CacheDtype,
     CacheForm,
     CalibrateResult,
     ChunkPoint,
@@ -335,6 +336,19 @@ def make_cache_details(*, leak_bytes: float = 0.0, **overrides: Any) -> CacheDet
                 seconds=NONE,
                 cache_bytes=Quantity(reason="it did not run"),
                 reason="optimum-quanto is not installed",
+            ),
+        ),
+        "dtypes": (
+            CacheDtype(
+                dtype="float32",
+                seconds=make_samples(0.07, 40, seed=2),
+                cache_bytes=Quantity(value=2e7),
+            ),
+            CacheDtype(
+                dtype="float8_e4m3fn",
+                seconds=NONE,
+                cache_bytes=Quantity(reason="it did not run"),
+                reason="no concatenation of float8",
             ),
         ),
         "prefix": PrefixReuse(

@@ -8,9 +8,13 @@ from advisor.charts import (
     batching,
     device,
     formats,
+    kernels,
+    kv_blocks,
     kv_cache,
+    kv_forms,
     latency_spread,
     latency_trials,
+    parallel,
     speed_grid,
 )
 from advisor.charts.base import Builder, Chart, ChartInput, Column
@@ -23,31 +27,39 @@ CHARTS: dict[str, Builder] = {
     "itl-spread": latency_spread.itl,
     "kv-speed": kv_cache.speed,
     "kv-memory": kv_cache.memory,
+    "kv-forms": kv_forms.forms,
+    "kv-blocks": kv_blocks.waste,
     "prefill-grid": speed_grid.prefill,
     "decode-grid": speed_grid.decode,
     "ceilings": device.ceilings,
     "recoverable": device.recoverable,
+    "step-forms": kernels.steps,
+    "gemm-share": kernels.products,
     "attention-time": attention.time,
     "attention-memory": attention.structures,
     "format-tradeoff": formats.tradeoff,
     "batch-scaling": batching.scaling,
+    "tensor-parallel": parallel.sizes,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
     ("ttft-trials", "itl-trials", "e2e-trials"),
     ("ttft-spread", "itl-spread"),
-    ("kv-speed", "kv-memory"),
+    ("kv-speed", "kv-memory", "kv-forms", "kv-blocks"),
     ("prefill-grid", "decode-grid"),
-    ("recoverable", "ceilings"),
+    ("recoverable", "step-forms", "gemm-share", "ceilings"),
     ("attention-time", "attention-memory"),
     ("format-tradeoff",),
     ("batch-scaling",),
+    ("tensor-parallel",),
 )
 """Charts of a study page, in order; those of one tuple share a box with a switch."""
 
 ONLY_WHEN_MEASURED = frozenset(
     {
         "recoverable",
+        "step-forms",
+        "gemm-share",
         "ceilings",
         "attention-time",
         "attention-memory",
@@ -61,9 +73,15 @@ ONLY_WHEN_MEASURED = frozenset(
 ONLY_WITH_TARGET = {"e2e-trials": "e2e_s"}
 """Charts that answer nobody's question unless the study has a target on the metric."""
 
+ONLY_FOR_GOAL = {"tensor-parallel": "diagnose"}
+"""Predictions that belong to a diagnosis; without a known GPU their box says why it is empty."""
+
 
 def _wanted(chart_id: str, data: ChartInput) -> bool:
-    return data.target(ONLY_WITH_TARGET[chart_id]) is not None
+    metric, goal = ONLY_WITH_TARGET.get(chart_id), ONLY_FOR_GOAL.get(chart_id)
+    if metric is not None and data.target(metric) is None:
+        return False
+    return goal is None or data.evidence.spec.goal == goal
 
 
 def chart(chart_id: str, data: ChartInput) -> Chart:
@@ -77,7 +95,9 @@ def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
     simulated = data.evidence.spec.engine == "simulated"
     groups = []
     for ids in STUDY_CHARTS:
-        built = [chart(i, data) for i in ids if i not in ONLY_WITH_TARGET or _wanted(i, data)]
+        built = [chart(i, data) for i in ids if _wanted(i, data)]
+        if not built:
+            continue
         drawn = tuple(c for c in built if not c.is_empty)
         if drawn or not (simulated or ids[0] in ONLY_WHEN_MEASURED):
             groups.append(drawn or (built[0],))

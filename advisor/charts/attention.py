@@ -7,8 +7,9 @@ from advisor.charts import figure
 from advisor.charts.base import Chart, ChartInput, Column, empty, nothing_yet
 from advisor.charts.device import in_focus
 from advisor.charts.dots import Dot, dots_figure, median_interval
+from advisor.crossover import crossover_text, faster_from
 from advisor.rules.checks.a001_attention_slower import longest
-from gpuagent.wire.inside import AttentionResult, AttentionVariant
+from gpuagent.wire.inside import AttentionPoint, AttentionResult, AttentionVariant
 
 _MOST_LINES = len(figure.SERIES)
 
@@ -33,7 +34,7 @@ def time(data: ChartInput) -> Chart:
         title=f"{fastest} is fastest: {units.seconds(seconds)} a layer at {tokens:,} tokens",
         note=(
             f"Median of one layer's causal attention, batch 1, in trial {trial.ordinal}; bands "
-            f"are {figure.INTERVALS} where there are enough repeats."
+            f"are {figure.INTERVALS} where there are enough repeats.{_crossovers(result)}"
         ),
         label="Line chart of attention time against context length",
         figure=_time_figure(drawn),
@@ -49,6 +50,20 @@ def time(data: ChartInput) -> Chart:
         ),
         rows=tuple(row for variant in result.variants for row in _rows(variant)),
     )
+
+
+def _crossovers(result: AttentionResult) -> str:
+    """Where the other variants overtake the model's own implementation and structure."""
+    told = []
+    for kind in ("implementation", "structure"):
+        ran = [v for v in result.variants if v.kind == kind and longest(v) is not None]
+        own = next((v for v in ran if v.name == result.model.attention), ran[0] if ran else None)
+        told += [
+            f" {variant.name} is {crossover_text(own, variant)} compared with {own.name}."
+            for variant in ran
+            if own is not None and variant is not own and faster_from(own, variant) is not None
+        ]
+    return "".join(told)
 
 
 def _time_figure(drawn: list[AttentionVariant]) -> figure.Figure:
@@ -112,6 +127,19 @@ def _rows(variant: AttentionVariant) -> list[tuple[str, ...]]:
     ]
 
 
+def _at_one_length(
+    variants: list[AttentionVariant],
+) -> list[tuple[AttentionVariant, AttentionPoint]]:
+    """Each variant at the longest context that all of those that ran have in common."""
+    ran = {v.name: {p.context_tokens: p for p in v.points if p.seconds.n} for v in variants}
+    lengths = [set(points) for points in ran.values() if points]
+    common = set.intersection(*lengths) if lengths else set()
+    if not common:
+        return []
+    tokens = max(common)
+    return [(v, ran[v.name][tokens]) for v in variants if ran[v.name]]
+
+
 def structures(data: ChartInput) -> Chart:
     """Cache bytes of each structure at the longest context, with time and quality in the table."""
     found = in_focus(data, AttentionResult)
@@ -119,11 +147,7 @@ def structures(data: ChartInput) -> Chart:
     if found is None:
         return empty("attention-memory", "Memory", title, nothing_yet(data, "attention"))
     trial, result = found
-    ran = [
-        (variant, at)
-        for variant in result.variants
-        if variant.kind == "structure" and (at := longest(variant)) is not None
-    ]
+    ran = _at_one_length([v for v in result.variants if v.kind == "structure"])
     if not ran:
         return empty("attention-memory", "Memory", title, "No structure of attention ran.")
     factor, unit = figure.byte_scale(max(at.cache_bytes for _, at in ran))

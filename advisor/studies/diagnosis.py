@@ -12,15 +12,20 @@ from gpuagent.wire.inside import (
     CalibrateConfig,
     KernelsConfig,
     QuantisationConfig,
+    QuantMethod,
 )
 from gpuagent.wire.trial import ExperimentConfig
 
 EXPERIMENTS = ("calibrate", "kernels", "attention", "quantisation", "batching")
 """What an agent must offer for the goal diagnose."""
 
+PLAIN: tuple[QuantMethod, ...] = ("float32", "bfloat16", "float16")
+
 # Compiling a step takes this long on two slow cores; less elsewhere.
-COMPILE_S = 75.0
-CALIBRATE_S = 15.0
+COMPILE_S = 60.0
+CALIBRATE_S = 10.0
+# What timing all variants of attention may take together.
+ATTENTION_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +79,17 @@ def _kernels(timing: Timing, prompt: int, *, gpu: bool) -> Part:
 
 
 def _attention(timing: Timing, context_limit: int, *, gpu: bool) -> Part:
-    wanted = (1024, 4096, 16_384, 65_536, 131_072) if gpu else (256, 512, 1024, 2048)
+    wanted = (1024, 4096, 16_384, 65_536, 131_072) if gpu else (256, 512, 1024, 2048, 4096, 8192)
     contexts = tuple(c for c in wanted if c <= context_limit) or (max(1, context_limit),)
     config = AttentionConfig(
         context_tokens=contexts,
         window=min(256, max(1, contexts[-1] // 2)),
         perplexity_tokens=1024,
+        # Longer contexts are left out by the agent where they would exceed this.
+        share_s=ATTENTION_S,
     )
-    # Up to ten variants, quadratic in the longest context; scoring the text once per structure.
-    timed_s = 60.0 if gpu else 10 * 8 * 0.1 * (contexts[-1] / 2048) ** 2 * 4
-    estimate_s = timing.load_s + timed_s + 4 * timing.prefill_s(config.perplexity_tokens)
+    # Scoring the text once per structure comes on top.
+    estimate_s = timing.load_s + ATTENTION_S + 4 * timing.prefill_s(config.perplexity_tokens)
     return Part(
         "Attention apart",
         "Compares implementations, and what fewer K/V heads or a window would save and cost.",
@@ -94,16 +100,19 @@ def _attention(timing: Timing, context_limit: int, *, gpu: bool) -> Part:
 
 
 def _quantisation(timing: Timing, prompt: int, *, gpu: bool) -> Part:
+    formats: tuple[QuantMethod, ...] = (
+        ("bfloat16", "float16", "int8_weight_only", "int4_weight_only", "float8")
+        if gpu
+        else ("float32", "bfloat16", "int8_weight_only", "int8_dynamic", "int4_weight_only")
+    )
+    # Every other format is judged against the first, so that has to be today's.
+    today = [m for m in PLAIN if m == timing.dtype]
     config = QuantisationConfig(
         input_tokens=min(64, prompt),
         prompt_tokens=min(24, prompt),
         answer_tokens=6,
         perplexity_tokens=1024,
-        methods=(
-            ("bfloat16", "float16", "int8_weight_only", "int4_weight_only", "float8")
-            if gpu
-            else ("float32", "bfloat16", "int8_weight_only", "int8_dynamic", "int4_weight_only")
-        ),
+        methods=tuple(dict.fromkeys((*today, *formats))),
     )
     batches = -(-config.prompts // 25)
     # A step of a whole batch takes about four times that of one sequence.

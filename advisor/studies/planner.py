@@ -193,7 +193,7 @@ def settings_text(settings: EngineSettings, shape: ModelShape | None = None) -> 
     if settings.attention != "auto":
         parts.append(settings.attention)
     if settings.threads is not None:
-        parts.append(f"{settings.threads} threads")
+        parts.append(f"{settings.threads} thread{'s' if settings.threads != 1 else ''}")
     return ", ".join(parts)
 
 

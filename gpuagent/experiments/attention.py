@@ -25,7 +25,7 @@ from gpuagent.wire.trial import Perplexity
 
 # The float64 reference of a dense mask takes S² numbers per head.
 CHECK_TOKENS = 320
-# One variant may take this long at one context length before longer ones are left out.
+# One variant may take this long at one context length.
 POINT_LIMIT_S = 20.0
 
 
@@ -48,6 +48,7 @@ def run(context: RunContext) -> AttentionResult:
     variants: list[AttentionVariant] = []
     found = lab.implementations(inside.device)
     total = len(found) + len(structures)
+    bench.expect(total - sum(isinstance(action, str) for action in found.values()))
     for name, action in found.items():
         variants.append(bench.implementation(name, action, structures[0]))
         progress.advance(len(variants), total, f"Variant {len(variants)} of {total}")
@@ -83,6 +84,12 @@ class _Bench:
     ) -> None:
         self._context, self._config, self._inside, self._shape = context, config, inside, shape
         self._dtype = inside.module.dtype
+        self._left_s = config.share_s if config.share_s is not None else float("inf")
+        self._variants_left = 1
+
+    def expect(self, variants: int) -> None:
+        """How many variants share the time that the config allows."""
+        self._variants_left = max(1, variants)
 
     def _inputs(self, tokens: int, kv_heads: int) -> tuple[Any, Any, Any]:
         import torch
@@ -150,18 +157,40 @@ class _Bench:
         return Quantity(value=error), Quantity(value=plain_error)
 
     def _points(self, action: Any, structure: Any) -> tuple[AttentionPoint, ...]:
+        """Shortest first; a length whose predicted time exceeds what is left ends it."""
         found: list[AttentionPoint] = []
-        too_long: str | None = None
+        began = self._context.clock.now()
+        # What quick variants leave goes to those after them.
+        limit_s = self._left_s / max(1, self._variants_left)
         for tokens in sorted(set(self._config.context_tokens)):
             self._context.tick()
-            point = self._point(action, structure, tokens, too_long)
-            found.append(point)
-            spent_s = sum(point.seconds.values)
-            if point.reason:
-                too_long = too_long or "a shorter context did not run or took too long"
-            elif spent_s > POINT_LIMIT_S or 4 * spent_s > self._context.remaining_s():
-                too_long = f"{tokens:,} tokens already took {spent_s:.0f} s"
+            left_s = limit_s - (self._context.clock.now() - began)
+            skip = self._too_long(found, structure, tokens, left_s)
+            found.append(self._point(action, structure, tokens, skip))
+        self._variants_left -= 1
+        self._left_s -= self._context.clock.now() - began
         return tuple(found)
+
+    def _too_long(
+        self, shorter: list[AttentionPoint], structure: Any, tokens: int, left_s: float
+    ) -> str | None:
+        """Why this length is left out: time is taken to grow with the pairs computed."""
+        if not shorter:
+            return None
+        last = shorter[-1]
+        if not last.seconds.n:
+            return "a shorter context did not run or was left out"
+        # Warm-up and a trial call come with the samples.
+        calls = self._config.repeats + 2
+        growth = structure.computed_pairs(tokens) / structure.computed_pairs(last.context_tokens)
+        predicted_s = calls * max(last.seconds.values) * growth
+        limits = (POINT_LIMIT_S, left_s, self._context.remaining_s() / 4)
+        if predicted_s <= min(limits):
+            return None
+        return (
+            f"left out: {calls} calls would take about {predicted_s:.1f} s, "
+            f"{max(0.0, min(limits)):.1f} s are left for them"
+        )
 
     def _point(self, action: Any, structure: Any, tokens: int, skip: str | None) -> AttentionPoint:
         import torch

@@ -13,11 +13,13 @@ from gpuagent.engines.base import InProcessEngine, Tick
 from gpuagent.lab.clock import synchronise
 from gpuagent.lab.kernels import FAILURES
 from gpuagent.wire import Quantity, Samples
-from gpuagent.wire.inside import CacheDetails, CacheForm, PrefixReuse
+from gpuagent.wire.inside import CacheDetails, CacheDtype, CacheForm, PrefixReuse
 
 # Rounds of prefill and release; a leak of one cache a round shows clearly after these.
 ROUNDS = 8
 _SHARED_FRAC = 0.75
+# Stored types of the sweep; the model's own is left out, since that is the first form, "dynamic".
+DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
 
 
 def measure(
@@ -34,6 +36,8 @@ def measure(
     )
     with torch.inference_mode():
         forms = tuple(bench.form(form, make) for form, make in makers)
+        own = str(module.dtype).removeprefix("torch.")
+        dtypes = tuple(bench.dtype(name) for name in DTYPES if name != own)
         prefix = bench.prefix() if len(prompt) >= 4 else None
     held, reason = _held(engine, prompt, tick)
     return CacheDetails(
@@ -42,6 +46,7 @@ def measure(
         prefix=prefix,
         held_bytes=Samples(values=held),
         held_reason=reason,
+        dtypes=dtypes,
     )
 
 
@@ -63,6 +68,26 @@ def _quantised(module: Any) -> Any:
     return QuantizedCache("quanto", config=module.config)
 
 
+def cast(module: Any, dtype: torch.dtype) -> Any:
+    """A growing cache that stores `dtype`. Raises ValueError for layers that do not simply grow."""
+    from transformers.cache_utils import DynamicLayer
+
+    class CastLayer(DynamicLayer):  # type: ignore[misc]
+        def update(
+            self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            keys, values = super().update(
+                key_states.to(dtype), value_states.to(dtype), *args, **kwargs
+            )
+            return keys.to(key_states.dtype), values.to(value_states.dtype)
+
+    cache = _dynamic(module)
+    if any(type(layer) is not DynamicLayer for layer in cache.layers):
+        raise ValueError("some layers keep a window or a state, not a growing cache")
+    cache.layers = [CastLayer() for _ in cache.layers]
+    return cache
+
+
 class _Bench:
     def __init__(
         self,
@@ -77,8 +102,17 @@ class _Bench:
         self._steps, self._repeats, self._tick = steps, repeats, tick
 
     def form(self, form: Any, make: Callable[[], Any]) -> CacheForm:
+        seconds, size, reason = self._steps_of(make)
+        return CacheForm(form=form, seconds=seconds, cache_bytes=size, reason=reason)
+
+    def dtype(self, name: str) -> CacheDtype:
+        stored: torch.dtype = getattr(torch, name)
+        seconds, size, reason = self._steps_of(lambda: cast(self._module, stored))
+        return CacheDtype(dtype=name, seconds=seconds, cache_bytes=size, reason=reason)
+
+    def _steps_of(self, make: Callable[[], Any]) -> tuple[Samples, Quantity, str | None]:
+        """Decode steps on fresh caches of `make`, their bytes, or why it did not run."""
         seconds: list[float] = []
-        size = Quantity(reason="it did not run")
         try:
             for repeat in range(self._repeats + 1):
                 self._tick()
@@ -87,17 +121,12 @@ class _Bench:
                 taken = [self._run(self._ids[:, -1:], cache) for _ in range(self._steps)]
                 # The first round warms up.
                 seconds += taken if repeat else []
-            size = Quantity(value=float(_bytes(cache)))
+            size = _bytes(cache)
         except FAILURES as error:
             text = str(error).strip()
             reason = text.splitlines()[0][:300] if text else type(error).__name__
-            return CacheForm(
-                form=form,
-                seconds=Samples(values=()),
-                cache_bytes=Quantity(reason="it did not run"),
-                reason=reason,
-            )
-        return CacheForm(form=form, seconds=Samples(values=tuple(seconds)), cache_bytes=size)
+            return Samples(values=()), Quantity(reason="it did not run"), reason
+        return Samples(values=tuple(seconds)), Quantity(value=float(size)), None
 
     def prefix(self) -> PrefixReuse:
         shared = max(1, int(self._ids.shape[1] * _SHARED_FRAC))

@@ -4,7 +4,7 @@ Used on both sides: the agent judges its own measurement with it, the server com
 it shows from raw samples with it, so one definition holds everywhere.
 """
 
-from gpuagent.stats.compare import Comparison, compare, compare_pairs
+from gpuagent.stats.compare import Comparison, compare, compare_pairs, noise_floor
 from gpuagent.stats.quantiles import Quantile, quantile, samples_needed
 from gpuagent.stats.sla import Proof, prove_quantile, samples_to_prove
 from gpuagent.stats.steady import Steady, steady
@@ -19,6 +19,7 @@ __all__ = [
     "clustered_mean",
     "compare",
     "compare_pairs",
+    "noise_floor",
     "prove_quantile",
     "quantile",
     "samples_needed",

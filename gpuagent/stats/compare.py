@@ -202,6 +202,27 @@ def pooled_cov(a: Floats, b: Floats) -> float:
     return math.sqrt(sum(cov**2 for cov in covs) / len(covs))
 
 
+def noise_floor(runs: Sequence[float] | Floats, *, seed: int = 0) -> float | None:
+    """What equal sides differ by: the 95th percentile of |ratio - 1| over halves of A's own runs.
+
+    An A/A comparison without more measuring. Both sides hold half of the runs, so a difference
+    between two sides of this many runs each is smaller by about the root of two. None with fewer
+    than four runs..
+    """
+    array = finite_array(runs)
+    if float(array.min()) <= 0:
+        raise ValueError("runs must be positive: a time or rate of 0 was not measured")
+    half = int(array.size) // 2
+    if half < 2:
+        return None
+    exact = math.comb(array.size, half) <= _MAX_SPLITS
+    chosen = _splits(array.size, half) if exact else _random_splits(array.size, half, seed)
+    sums = array[chosen].sum(axis=1)
+    means, others = sums / half, (array.sum() - sums) / (array.size - half)
+    ratios = np.maximum(means, others) / np.minimum(means, others)
+    return float(np.quantile(ratios, 0.95)) - 1
+
+
 @lru_cache(maxsize=16)
 def _splits(total: int, chosen: int) -> NDArray[np.int64]:
     return np.array(list(combinations(range(total), chosen)), dtype=np.int64)

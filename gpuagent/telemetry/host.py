@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -18,6 +20,8 @@ class HostReading:
     memory_available_bytes: int | None
     child_rss_bytes: int | None
     child_cpu_cores: float | None
+    pids: frozenset[int]
+    """The watched tree."""
 
 
 class HostReader:
@@ -29,13 +33,15 @@ class HostReader:
 
     def read(self, pid: int | None) -> HostReading:
         """The host, and the tree below `pid` where one is watched."""
-        rss, cores = self._read_child(pid)
+        watched = [] if pid is None else tree(pid)
+        rss, cores = self._read_child(pid, watched)
         return HostReading(
             cpu_frac=self._read_cpu(),
             load_1min=_load_1min(),
             memory_available_bytes=int(psutil.virtual_memory().available),
             child_rss_bytes=rss,
             child_cpu_cores=cores,
+            pids=frozenset(process.pid for process in watched),
         )
 
     def _read_cpu(self) -> float | None:
@@ -45,12 +51,14 @@ class HostReader:
             return None
         return min(1.0, max(0.0, (busy - before[0]) / (total - before[1])))
 
-    def _read_child(self, pid: int | None) -> tuple[int | None, float | None]:
+    def _read_child(
+        self, pid: int | None, watched: list[psutil.Process]
+    ) -> tuple[int | None, float | None]:
         if pid is None:
             self._child = None
             return None, None
         rss, cpu_s, found = 0, 0.0, False
-        for process in tree(pid):
+        for process in watched:
             try:
                 rss += process.memory_info().rss
                 times = process.cpu_times()
@@ -73,14 +81,37 @@ def tree(pid: int) -> list[psutil.Process]:
     """The process and everything below it that still exists."""
     try:
         root = psutil.Process(pid)
-        return [root, *root.children(recursive=True)]
+        below = _below(pid)
+        if below is None:
+            return [root, *root.children(recursive=True)]
     except psutil.Error:
         return []
+    found = [root]
+    for child in below:
+        with contextlib.suppress(psutil.Error):
+            found.append(psutil.Process(child))
+    return found
 
 
-def tree_pids(pid: int | None) -> frozenset[int]:
-    """Process ids of the tree below `pid`; empty for None."""
-    return frozenset() if pid is None else frozenset(process.pid for process in tree(pid))
+def _below(pid: int) -> list[int] | None:
+    """Descendants from the kernel's own lists; None where it keeps none.
+
+    psutil reads every process of the host to find children, which costs most of a sample.
+    """
+    if not Path(f"/proc/{pid}/task/{pid}/children").exists():
+        return None
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        threads = Path(f"/proc/{waiting.pop()}/task")
+        # A thread or process may end while it is read.
+        with contextlib.suppress(OSError):
+            for thread in threads.iterdir():
+                with contextlib.suppress(OSError):
+                    children = (thread / "children").read_bytes().split()
+                    found += map(int, children)
+                    waiting += map(int, children)
+    return found
 
 
 def cpu_seconds() -> tuple[float, float]:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from gpuagent.telemetry.base import GpuReader
-from gpuagent.telemetry.host import HostReader, tree_pids
+from gpuagent.telemetry.host import HostReader
 from gpuagent.telemetry.nvml import open_reader
 from gpuagent.wire import HostSample
 
@@ -79,8 +79,7 @@ class Sampler:
         """One reading, outside the rhythm and not kept."""
         if self._reader is None:
             self._reader = open_reader()
-        pid = self._pid
-        host = self._host.read(pid)
+        host = self._host.read(self._pid)
         return HostSample(
             at_s=time.time(),
             cpu_frac=host.cpu_frac,
@@ -88,7 +87,7 @@ class Sampler:
             memory_available_bytes=host.memory_available_bytes,
             child_rss_bytes=host.child_rss_bytes,
             child_cpu_cores=host.child_cpu_cores,
-            gpus=self._reader.sample(tree_pids(pid)),
+            gpus=self._reader.sample(host.pids),
         )
 
     def _loop(self) -> None:

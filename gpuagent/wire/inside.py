@@ -135,6 +135,8 @@ class AttentionConfig(WireModel):
     """Implementations and structures of attention over context lengths.
 
     window, global_tokens: of the sliding-window structure. perplexity_tokens: 0 leaves quality out.
+    share_s: time for all variants together; each leaves out the lengths whose predicted time
+    exceeds its part. None: no limit but the trial's.
     """
 
     experiment: Literal["attention"] = "attention"
@@ -143,6 +145,7 @@ class AttentionConfig(WireModel):
     window: PositiveTokens = 256
     global_tokens: Count = 16
     perplexity_tokens: Annotated[int, Field(ge=0, le=300_000)] = 2048
+    share_s: Annotated[float, Field(gt=0, le=36_000)] | None = None
     text_path: Annotated[str, Field(max_length=1000)] | None = None
 
 
@@ -337,6 +340,18 @@ class CacheForm(WireModel):
     reason: Text | None = None
 
 
+class CacheDtype(WireModel):
+    """A growing cache stored in `dtype`, cast back for each step, as without a fused kernel.
+
+    seconds: decode steps of one sequence. reason: why it did not run.
+    """
+
+    dtype: Name
+    seconds: Samples
+    cache_bytes: Quantity
+    reason: Text | None = None
+
+
 class PrefixReuse(WireModel):
     """Prefill of a prompt whose first `shared_tokens` are in a cache already, against all of it."""
 
@@ -350,7 +365,7 @@ class CacheDetails(WireModel):
     """Forms, reuse and release of the cache at `context_tokens`.
 
     held_bytes: memory above the level before the first, after each generation was released: a leak
-    grows with the rounds. held_reason: why it was not read.
+    grows with the rounds. held_reason: why it was not read. dtypes: the cache in other dtypes.
     """
 
     context_tokens: PositiveTokens
@@ -358,6 +373,7 @@ class CacheDetails(WireModel):
     prefix: PrefixReuse | None = None
     held_bytes: Samples
     held_reason: Text | None = None
+    dtypes: Annotated[tuple[CacheDtype, ...], Field(max_length=6)] = ()
 
 
 InsideResult = (

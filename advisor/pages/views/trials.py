@@ -32,10 +32,10 @@ TABS = {
 }
 _CHARTS = {
     "baseline": ("ttft-spread", "itl-spread", "prefill-grid", "decode-grid"),
-    "kv_cache": ("kv-speed", "kv-memory"),
+    "kv_cache": ("kv-speed", "kv-memory", "kv-forms", "kv-blocks"),
     "profile": (),
     "calibrate": ("ceilings",),
-    "kernels": ("recoverable",),
+    "kernels": ("recoverable", "step-forms", "gemm-share"),
     "attention": ("attention-time", "attention-memory"),
     "quantisation": ("format-tradeoff",),
     "batching": ("batch-scaling",),

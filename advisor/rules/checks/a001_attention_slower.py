@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from advisor import units
+from advisor.crossover import common_points, crossover_text
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import Ratio, interval_text, sample_ratio, times
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
@@ -140,14 +141,15 @@ def _structures(trial: TrialEvidence, result: AttentionResult) -> list[Finding]:
     items = []
     kept = 0
     for variant in others:
-        at, base = longest(variant), longest(own)
-        if at is None or base is None:
+        pairs = common_points(own, variant)
+        if not pairs:
             continue
+        base, at = pairs[-1]
         text = f"{variant.name}: cache {units.memory(at.cache_bytes)} instead of "
         text += f"{units.memory(base.cache_bytes)} at {at.context_tokens:,} tokens"
         found = ratio_at_common(own, variant)
         if found is not None:
-            text += f", {times(found[1].value)} the time"
+            text += f", {times(found[1].value)} the time ({crossover_text(own, variant)})"
         rise: float | None = None
         if own.perplexity is None or variant.perplexity is None:
             text += f"; quality not measured ({variant.perplexity_reason})"

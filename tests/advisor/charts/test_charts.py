@@ -14,6 +14,7 @@ import pytest
 import advisor.charts as charts
 from advisor.charts import CHARTS, Chart, ChartInput, chart, study_charts
 from advisor.charts.svg import figure_svg, nice_ticks
+from advisor.evidence import DeviceFacts
 from gpuagent.wire import SlaTarget
 from tests.builders import (
     make_baseline_result,
@@ -30,6 +31,7 @@ from tests.builders import (
 from tests.inside_builders import (
     make_attention_result,
     make_batching_result,
+    make_cache_details,
     make_calibrate_result,
     make_kernels_result,
     make_quantisation_result,
@@ -57,7 +59,16 @@ def full() -> ChartInput:
             )
         )
     ]
-    return study(make_current(), make_kv_trial(), make_variant(), make_verification(), *diagnosis)
+    trials = (
+        make_current(),
+        make_kv_trial(details=make_cache_details()),
+        make_variant(),
+        make_verification(),
+        *diagnosis,
+    )
+    # A GPU, since some charts predict for one.
+    gpu = DeviceFacts("bench-1", "gpu", "NVIDIA H100 80GB HBM3", 1, 85_000_000_000)
+    return study(*trials, device=gpu)
 
 
 def texts(value: Any) -> Iterator[str]:

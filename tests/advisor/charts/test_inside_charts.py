@@ -20,6 +20,8 @@ CASES: dict[str, tuple[Measurements, str, str]] = {
     # id: result, words of the title, words of the table
     "ceilings": (make_calibrate_result(), "0.180 TFLOP/s in float32", "not here"),
     "recoverable": (make_kernels_result(), "gate_proj / up_proj (prefill)", "70"),
+    "step-forms": (make_kernels_result(), "39.9 ms compiled", "1,675"),
+    "gemm-share": (make_kernels_result(), "% of its ceiling", "gate_proj / up_proj"),
     "attention-time": (
         make_attention_result(),
         "window 256 + 16 global is fastest",

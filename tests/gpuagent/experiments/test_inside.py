@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from gpuagent.errors import AgentError, CancelledByServer
 from gpuagent.experiments import batching
-from gpuagent.lab import attention, ceilings, formats, kernels
+from gpuagent.lab import attention, caches, ceilings, formats, kernels
 from gpuagent.runner import run_trial
 from gpuagent.wire import FailureReason, LengthSpec
 from gpuagent.wire.inside import (
@@ -26,7 +27,7 @@ from gpuagent.wire.inside import (
     QuantisationResult,
 )
 from gpuagent.wire.trial import ExperimentConfig, KvCacheConfig, KvCacheResult, TrialResult
-from tests.gpuagent.fakes import FakeClock, FakeEngine, fake_context, tiny_spec
+from tests.gpuagent.fakes import TINY_CONFIG, FakeClock, FakeEngine, fake_context, tiny_spec
 
 CPU = torch.device("cpu")
 
@@ -149,6 +150,21 @@ def test_variants_are_exact_and_windows_store_and_compute_less() -> None:
     assert own.perplexity_reason
 
 
+def test_lengths_that_would_take_too_long_are_left_out_with_their_time() -> None:
+    config = AttentionConfig(
+        context_tokens=(16, 64, 65_536), repeats=5, window=16, perplexity_tokens=0, share_s=0.5
+    )
+    result = measured(config).measurements
+    assert isinstance(result, AttentionResult)
+    for variant in result.variants:
+        if variant.reason is None:
+            first, *_, last = variant.points
+            assert first.seconds.n == 5
+            assert last.seconds.n == 0
+            assert "left out" in (last.reason or "")
+            assert last.cache_bytes > 0  # exact without a run
+
+
 @pytest.mark.parametrize("tokens", [100, 128, 129, 400])
 @pytest.mark.parametrize("global_tokens", [0, 7])
 def test_block_skipping_gives_what_the_dense_mask_gives(tokens: int, global_tokens: int) -> None:
@@ -192,6 +208,29 @@ def test_forms_of_the_cache_reuse_and_release_are_measured() -> None:
     assert details.prefix.shared_tokens == 48
     assert details.prefix.full_s.n == details.prefix.reused_s.n == 5
     assert details.held_bytes.n == 8 or details.held_reason
+    # The same tokens in other dtypes than the model's float32: 2, 2 and 1 bytes a value.
+    stored = {d.dtype: d for d in details.dtypes}
+    assert "float32" not in stored
+    assert stored["bfloat16"].cache_bytes.value == stored["float16"].cache_bytes.value == 256 * 66
+    float8 = stored["float8_e4m3fn"]
+    assert float8.reason or float8.cache_bytes.value == 128 * 66
+    assert stored["bfloat16"].seconds.n == 10
+
+
+def test_a_cast_cache_answers_as_the_model_does_in_its_own_dtype() -> None:
+    config = LlamaConfig(**{k: v for k, v in TINY_CONFIG.items() if k not in ("model_type",)})
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).eval()
+    ids = torch.arange(24)[None]
+    exact = model(ids[:, :20], past_key_values=caches.cast(model, torch.float32))
+    plain = model(ids[:, :20])
+    assert torch.equal(exact.logits, plain.logits)
+    narrow = caches.cast(model, torch.bfloat16)
+    model(ids[:, :20], past_key_values=narrow)
+    step = model(ids[:, 20:21], past_key_values=narrow)
+    whole = model(ids[:, :21])
+    assert torch.allclose(step.logits[:, -1], whole.logits[:, -1], atol=0.05)
+    assert not torch.equal(step.logits[:, -1], whole.logits[:, -1])
 
 
 # --- quantisation ------------------------------------------------------------------------------
