@@ -9,7 +9,7 @@ WORKDIR /app
 COPY pyproject.toml constraints.txt README.md ./
 COPY advisor/__init__.py advisor/__init__.py
 COPY gpuagent gpuagent
-RUN pip install -c constraints.txt -e '.[agent]' && mkdir -p /state /models
+RUN pip install -c constraints.txt -e '.[agent,load]' && mkdir -p /state /models
 VOLUME /state
 ENTRYPOINT ["python", "-m", "gpuagent"]
 CMD ["run"]
