@@ -41,7 +41,7 @@ run: $(STAMP) ## set up and run everything until Ctrl-C
 	@$(BIN)/python manage.py run_local $(if $(PORT),--port $(PORT))
 
 test: $(STAMP) ## the test suite (hermetic, under 5 minutes on 2 cores)
-	$(PYTEST) -m "not gpu and not engines and not e2e and not services" -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not gpu and not engines and not e2e and not services" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-services: $(STAMP) ## the dispatch, API and tenancy tests on PostgreSQL and Redis
 	PYTHON=$(BIN)/python scripts/test_services.sh

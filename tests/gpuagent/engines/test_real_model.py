@@ -85,6 +85,7 @@ def test_its_perplexity_on_wikitext_is_that_of_a_working_model(
     assert 10 < value.value < 60
 
 
+@pytest.mark.services  # half a minute of dequantising: too long for every run of the suite
 def test_a_gguf_folder_loads_as_it_is(tmp_path: Path) -> None:
     try:
         source = demo_model.gguf_path()
