@@ -164,7 +164,8 @@ def products(data: ChartInput) -> Chart:
 
 
 def _name(gemm: GemmShape) -> str:
-    return f"{gemm.name}, {gemm.rows} × {gemm.dtype}"
+    rows = f"{gemm.rows:,} row{'' if gemm.rows == 1 else 's'}"
+    return f"{gemm.name}, {rows}, {gemm.dtype}"
 
 
 def _total_s(gemm: GemmShape) -> float:
