@@ -1,4 +1,5 @@
-"""`python -m gpuagent register | run | calibrate | doctor | once SPEC.json | load | mock`."""
+"""`python -m gpuagent register | run | calibrate | doctor | once SPEC.json | shape CONFIG | load |
+mock`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from gpuagent.config import (
 )
 from gpuagent.errors import ConfigError
 from gpuagent.load import options as load_options
-from gpuagent.wire import TrialEvent, TrialSpec
+from gpuagent.wire import ConfigModel, TrialEvent, TrialSpec
 from gpuagent.wire.ceilings import CEILING_UNITS
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
@@ -79,6 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     once.add_argument("spec", type=Path, help="a TrialSpec as JSON")
     once.add_argument("-o", "--output", type=Path, default=None, help="write the outcome here")
     once.set_defaults(run=_once)
+
+    shape = commands.add_parser(
+        "shape", help="count a model's parameters by its transformers class"
+    )
+    shape.add_argument("config", type=Path, help="config.json, or a folder that holds one")
+    shape.set_defaults(run=_shape)
 
     load_options.add_parsers(commands)
     return parser
@@ -192,6 +199,37 @@ def _once(args: argparse.Namespace, config: AgentConfig) -> int:
     if outcome.failure is not None:
         print(f"failed: {outcome.failure.message}", file=sys.stderr)
     return EXIT_OK if outcome.status == "succeeded" else EXIT_FAILED
+
+
+def _shape(args: argparse.Namespace, config: AgentConfig) -> int:
+    """For architectures that the server's own formulas do not know."""
+    from gpuagent.errors import AgentError
+    from gpuagent.models import resolve
+
+    path = args.config / "config.json" if args.config.is_dir() else args.config
+    try:
+        model = ConfigModel(name=path.parent.name or "model", config=json.loads(path.read_bytes()))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is no config.json: {str(error).splitlines()[0]}") from error
+    try:
+        resolved = resolve(model, ())
+        from gpuagent.engines.hf_loading import count_on_meta
+
+        architecture, params = count_on_meta(resolved)
+    except AgentError as error:
+        raise ConfigError(error.message) from error
+    except ImportError as error:
+        raise ConfigError(f"torch and transformers are needed: {error}") from error
+    answer = {
+        "architecture": architecture,
+        "params": params,
+        "weight_bytes": {"float32": 4 * params, "bfloat16": 2 * params},
+        "source": "transformers class on the meta device",
+    }
+    print(json.dumps(answer, indent=2))
+    return EXIT_OK
 
 
 def _show(process: object) -> None:

@@ -84,6 +84,26 @@ def stored_bytes(model: Any) -> tuple[int, int]:
     return params, sum(p.numel() * p.element_size() for p in distinct.values())
 
 
+def count_on_meta(resolved: ResolvedModel) -> tuple[str, int]:
+    """(class, parameters) from the transformers class on the meta device: no weights, no memory.
+
+    Parameters that are tied count once. Knows every architecture that this transformers version
+    knows. Raises AgentError for others, and for code of the model's own.
+    """
+    config = _guarded(f"reading the config of {resolved.label}", lambda: _read_config(resolved))
+    with torch.device("meta"):
+        skeleton = _guarded(
+            f"building {resolved.label}",
+            lambda: AutoModelForCausalLM.from_config(config, trust_remote_code=False),
+        )
+    return type(skeleton).__name__, _distinct_params(skeleton)
+
+
+def _distinct_params(skeleton: Any) -> int:
+    """Parameters of a model on the meta device, where tensors have no address to tell them by."""
+    return sum({id(p): p.numel() for p in skeleton.parameters()}.values())
+
+
 def _guarded(doing: str, action: Callable[[], Any]) -> Any:
     try:
         return action()
@@ -153,8 +173,7 @@ def _weight_bytes(resolved: ResolvedModel, config: Any, dtype: torch.dtype) -> i
     except (ValueError, ImportError, RuntimeError, NotImplementedError, TypeError):
         # The real load reports what is wrong with the config, with a better message.
         return resolved.weight_bytes
-    tied = {id(p): p.numel() for p in skeleton.parameters()}
-    return sum(tied.values()) * dtype.itemsize
+    return _distinct_params(skeleton) * dtype.itemsize
 
 
 def _free_bytes(device: torch.device) -> int | None:
