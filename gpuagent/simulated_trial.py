@@ -34,7 +34,7 @@ from gpuagent.wire import (
     TrialSpec,
     Workload,
 )
-from gpuagent.wire.loaded import ColdStart, LoadedModel
+from gpuagent.wire.loaded import LoadedModel
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
 from gpuagent.wire.settings import SERVING_KNOBS
 from gpuagent.wire.trial import (
@@ -196,13 +196,12 @@ def _baseline(
     missing = Quantity(reason=_REASON)
     return BaselineResult(
         model=_loaded(machine),
-        cold=_COLD,
         cells=(),
         requests=records,
         arrivals="closed_loop" if spec.workload.request_rate_per_s is None else "poisson",
         window_s=max(record.token_s[-1] for record in records),
         peak_memory_bytes=Quantity(value=used),
-        memory_kind="cuda_reserved",
+        memory_kind="simulated",
         joules_per_token=missing,
         idle_power_w=missing,
         net_joules_per_token=missing,
@@ -233,11 +232,6 @@ def _verify(
         runs=tuple(runs),
         perplexity_reason=_REASON,
     )
-
-
-_COLD = ColdStart(
-    import_s=0.0, load_s=0.0, first_request_ttft_s=0.0, warmup_s=0.0, warmup_iterations=0
-)
 
 
 def _loaded(machine: Machine) -> LoadedModel:

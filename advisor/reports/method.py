@@ -50,7 +50,7 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
     baselines = [r for t in evidence.trials if (r := t.measured(BaselineResult))]
     if baselines:
         lines.append(_arrivals(baselines))
-        lines.append(_warm_up(baselines))
+        lines += _warm_up(baselines)
         lines.append(_quality(baselines))
     verify = _first(evidence, VerifyResult)
     if verify is not None:
@@ -109,14 +109,18 @@ def _arrivals(baselines: list[BaselineResult]) -> str:
     return f"{how}; {sent:,} requests in {len(baselines)} trials, {tail}."
 
 
-def _warm_up(baselines: list[BaselineResult]) -> str:
-    rounds = sorted({r.cold.warmup_iterations for r in baselines})
+def _warm_up(baselines: list[BaselineResult]) -> list[str]:
+    """Nothing where no engine was started."""
+    starts = [r.cold for r in baselines if r.cold is not None]
+    if not starts:
+        return []
+    rounds = sorted({cold.warmup_iterations for cold in starts})
     text = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
-    load = max(r.cold.load_s for r in baselines)
-    return (
+    load = max(cold.load_s for cold in starts)
+    return [
         f"Loading ({units.seconds(load)} at most) and {text} warm-up rounds are kept apart from"
         " every number; the grid repeats each timing with the clock synchronised at both ends."
-    )
+    ]
 
 
 def _quality(baselines: list[BaselineResult]) -> str:
@@ -135,7 +139,10 @@ def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
     if not results:
         return []
     snapshot = results[-1].environment
-    lines = [("Device", _device(snapshot)), ("Host", _host(snapshot))]
+    simulated = evidence.spec.engine == "simulated"
+    lines = [("Device", _device(snapshot))]
+    if not simulated:
+        lines.append(("Host", _host(snapshot)))
     if snapshot.driver_version:
         lines.append(("Driver", snapshot.driver_version))
     if snapshot.versions:
@@ -144,7 +151,7 @@ def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
     if snapshot.threads is not None:
         lines.append(("Threads", str(snapshot.threads)))
     loaded = _first(evidence, BaselineResult)
-    if loaded is not None:
+    if loaded is not None and not simulated:
         model = loaded.model
         lines.append(
             (
@@ -176,6 +183,19 @@ def _host(snapshot: EnvironmentSnapshot) -> str:
     return f"{host.cpu}, {host.logical_cores} logical cores, {memory}, {host.os}"
 
 
+def _doubts(evidence: StudyEvidence) -> list[str]:
+    """Why measurements are not simply valid; trials with the same reasons share a line."""
+    trials: dict[str, list[str]] = {}
+    for trial in evidence.trials:
+        if trial.result is not None and trial.result.validity.verdict != "valid":
+            reasons = "; ".join(trial.result.validity.reasons)
+            trials.setdefault(reasons, []).append(str(trial.ordinal))
+    return [
+        f"Trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {reasons}."
+        for reasons, numbers in trials.items()
+    ]
+
+
 def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ...]:
     """What the report does not say."""
     lines = ["Holds for this device, these software versions and this mix of lengths."]
@@ -185,9 +205,6 @@ def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ..
         lines.append("Measured with one stream: latency under concurrent load is not known.")
     if verdict.verification in ("measured_once", "none") and verdict.recommended is not None:
         lines.append("The recommendation was measured once and not yet repeated against today's.")
-    for trial in evidence.trials:
-        if trial.result is not None and trial.result.validity.verdict != "valid":
-            reasons = "; ".join(trial.result.validity.reasons)
-            lines.append(f"Trial {trial.ordinal}: {reasons}.")
+    lines += _doubts(evidence)
     lines += [f"Not known: {text}" for text in verdict.unknown]
     return tuple(lines)

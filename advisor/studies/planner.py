@@ -604,7 +604,7 @@ def _measured_request_s(trial: TrialEvidence) -> float:
 
 def _measured_start_s(trial: TrialEvidence) -> float:
     baseline = trial.measured(BaselineResult)
-    if baseline is None:
+    cold = baseline.cold if baseline is not None else None
+    if cold is None:
         return 0.0
-    cold = baseline.cold
     return cold.import_s + cold.load_s + cold.first_request_ttft_s + cold.warmup_s

@@ -158,6 +158,7 @@ class ServerCounters(WireModel):
 class BaselineResult(WireModel):
     """Evidence of one configuration on its own.
 
+    cold: None where nothing was started.
     joules_per_token: all that the device used; net_joules_per_token: above its idle power.
     peak_memory_bytes: of the whole process; `memory_kind` says by which counter.
     read_bandwidth_bytes_s: best of a few large sequential reads on the same device, the ceiling
@@ -166,13 +167,13 @@ class BaselineResult(WireModel):
 
     experiment: Literal["baseline"] = "baseline"
     model: LoadedModel
-    cold: ColdStart
+    cold: ColdStart | None = None
     cells: tuple[GridCell, ...]
     requests: tuple[RequestRecord, ...]
     arrivals: Literal["closed_loop", "poisson"]
     window_s: Seconds
     peak_memory_bytes: Quantity
-    memory_kind: Literal["cuda_reserved", "process_rss"]
+    memory_kind: Literal["cuda_reserved", "process_rss", "simulated"]
     joules_per_token: Quantity
     idle_power_w: Quantity = Quantity(reason="an older agent did not measure it")
     net_joules_per_token: Quantity = Quantity(reason="an older agent did not measure it")

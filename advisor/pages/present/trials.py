@@ -225,7 +225,11 @@ def quantity_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
     result = trial.measured(BaselineResult)
     if result is None:
         return ()
-    kind = {"process_rss": "resident memory of the process", "cuda_reserved": "CUDA allocator"}
+    kind = {
+        "process_rss": "resident memory of the process",
+        "cuda_reserved": "CUDA allocator",
+        "simulated": "share of the simulated device",
+    }
     peak, joules = result.peak_memory_bytes, result.joules_per_token
     idle, net = result.idle_power_w, result.net_joules_per_token
     bandwidth, quality = result.read_bandwidth_bytes_s, result.perplexity

@@ -7,7 +7,7 @@ import math
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import current_start, not_applicable, plain
+from advisor.rules.support import current_baseline, not_applicable, plain
 from advisor.thresholds import COLD_START_MAX
 
 ID = "cold-start-long"
@@ -15,12 +15,12 @@ _PERIOD_S = 10
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
-    found = current_start(evidence)
-    if found is None:
+    found = current_baseline(evidence)
+    cold = found[1].cold if found is not None else None
+    if found is None or cold is None:
         missing = "A valid baseline of the current settings"
         return not_applicable(ID, "The start is not measured", missing)
-    trial, result = found
-    cold = result.cold
+    trial, _ = found
     total_s = cold.import_s + cold.load_s + cold.warmup_s
     item = EvidenceItem(
         text=f"Start {units.seconds(total_s)}: imports {units.seconds(cold.import_s)}, loading "

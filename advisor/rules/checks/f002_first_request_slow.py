@@ -8,7 +8,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.measures import times
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import MIN_REQUESTS, current_start, not_applicable, plain
+from advisor.rules.support import MIN_REQUESTS, current_baseline, not_applicable, plain
 from advisor.targets import trial_metrics
 from advisor.thresholds import FIRST_REQUEST_MAX
 
@@ -16,16 +16,17 @@ ID = "first-request-slow"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
-    found = current_start(evidence)
+    found = current_baseline(evidence)
     metrics = trial_metrics(found[0]) if found is not None else None
-    if found is None or metrics is None or metrics.succeeded < MIN_REQUESTS:
+    cold = found[1].cold if found is not None else None
+    if found is None or cold is None or metrics is None or metrics.succeeded < MIN_REQUESTS:
         missing = "A valid baseline with requests"
         return not_applicable(ID, "The first request is not measured", missing)
     trial, result = found
     if result.arrivals != "closed_loop":
         missing = "Requests one after the other: in a queue the warm time is not seen"
         return not_applicable(ID, "Warm requests waited for each other", missing)
-    first_s = result.cold.first_request_ttft_s
+    first_s = cold.first_request_ttft_s
     warm_s = float(np.median(metrics.ttft_s - metrics.queue_s))
     ratio = first_s / warm_s if warm_s > 0 else 1.0
     item = EvidenceItem(

@@ -7,6 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.pages.present.trials import phase_lines, quantity_lines
+from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.rules import engine
 from advisor.rules.rule import Verdict
 from advisor.studies import planner
@@ -221,3 +223,26 @@ def test_engine_and_model_must_fit(fields: dict[str, Any]) -> None:
 def test_an_engine_in_process_has_no_scheduler_to_set() -> None:
     with pytest.raises(ValidationError, match="max_running"):
         builders.make_study_spec(current=EngineSettings(max_running=4))
+
+
+def test_what_a_simulator_has_not_is_no_zero(finished: StudyEvidence) -> None:
+    first = finished.trials[0]
+    result = first.measured(BaselineResult)
+    assert result is not None
+    assert result.cold is None
+    assert phase_lines(first) == ()
+    verdict = study_verdict(finished, ())
+    told = " ".join(
+        [
+            *method_lines(finished),
+            *limit_lines(finished, verdict),
+            *(f"{name} {text}" for name, text in environment_lines(finished)),
+        ]
+    )
+    assert "warm-up" not in told
+    assert "Model as loaded" not in told
+    assert "Host" not in told
+    assert told.count("Simulated: no number") == 1
+    assert {name: note for name, _, note in quantity_lines(first)}["Peak memory"] == (
+        "share of the simulated device"
+    )
