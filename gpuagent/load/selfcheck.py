@@ -7,38 +7,14 @@ rate at least 0.99, own processor time at most 70 % of one core, connections lef
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from gpuagent.load.driver import LoadRun
-from gpuagent.validity.limits import SEND_LAG_FLOOR_S, SEND_LAG_TTFT_FRAC
-from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
+from gpuagent.validity.lag import send_lag
+from gpuagent.wire.measure import Validity, ValidityCheck
 
 RATE_FRAC = 0.99
 CPU_FRAC = 0.70
 CONNECTION_FRAC = 1 / 1.2
 FAILED_FRAC = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class SendLag:
-    """Sent minus intended, at the 99th percentile (nearest rank), and what is allowed."""
-
-    p99_s: float
-    allowed_s: float
-
-
-def send_lag(records: Sequence[RequestRecord]) -> SendLag | None:
-    """None where nothing was sent."""
-    if not records:
-        return None
-    lags = sorted(record.sent_s - record.intended_s for record in records)
-    ttfts = [r.token_s[0] - r.intended_s for r in records if r.token_s]
-    typical_s = statistics.median(ttfts) if ttfts else 0.0
-    allowed_s = max(SEND_LAG_FLOOR_S, SEND_LAG_TTFT_FRAC * typical_s)
-    return SendLag(lags[max(0, math.ceil(0.99 * len(lags)) - 1)], allowed_s)
 
 
 def check_client(run: LoadRun) -> Validity:

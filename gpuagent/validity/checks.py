@@ -10,11 +10,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from gpuagent.experiments.base import Facts
+from gpuagent.validity.lag import send_lag
 from gpuagent.validity.limits import (
     LIMITS,
     POWER_CAP_NAMES,
-    SEND_LAG_FLOOR_S,
-    SEND_LAG_TTFT_FRAC,
     THROTTLE_NAMES,
 )
 from gpuagent.validity.window import Observed
@@ -210,18 +209,15 @@ def _steady(requests: Sequence[RequestRecord]) -> ValidityCheck:
 
 
 def _send_lag(requests: Sequence[RequestRecord]) -> ValidityCheck:
-    lags = sorted(r.sent_s - r.intended_s for r in requests)
-    ttfts = sorted(r.token_s[0] - r.intended_s for r in requests if r.token_s)
-    if not lags or not ttfts:
+    lag = send_lag(requests)
+    if lag is None or not any(r.token_s for r in requests):
         return not_checked("send_lag", "No request was sent")
-    lag_s = lags[min(len(lags) - 1, int(0.99 * len(lags)))]
-    allowed_s = max(SEND_LAG_FLOOR_S, SEND_LAG_TTFT_FRAC * statistics.median(ttfts))
     return beyond(
         "send_lag",
-        lag_s / allowed_s,
-        f"Requests left {lag_s * 1000:.1f} ms late (p99), {allowed_s * 1000:.0f} ms are allowed: "
-        "the client was the bottleneck",
-        ok=f"Requests left on time (p99 {lag_s * 1000:.1f} ms late)",
+        lag.p99_s / lag.allowed_s,
+        f"Requests left {lag.p99_s * 1000:.1f} ms late (p99), {lag.allowed_s * 1000:.0f} ms are "
+        "allowed: the client was the bottleneck",
+        ok=f"Requests left on time (p99 {lag.p99_s * 1000:.1f} ms late)",
     )
 
 
