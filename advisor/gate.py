@@ -24,7 +24,6 @@ from advisor import units
 from advisor.errors import Conflict, InvalidInput
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import baseline_of, perplexity_increase
-from advisor.request_metrics import Floats, RequestMetrics, dependence_labels
 from advisor.targets import (
     LATENCIES,
     SINGLE_READING_NOISE_FRAC,
@@ -35,6 +34,7 @@ from advisor.targets import (
 )
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE, UNVERIFIED_NOISE
 from advisor.verification import interval_of, signed_percent
+from gpuagent.request_metrics import Floats, RequestMetrics, dependence_labels
 from gpuagent.stats import Comparison, compare
 from gpuagent.stats.compare import SIGNIFICANCE
 from gpuagent.stats.summary import cluster_sums

@@ -14,9 +14,9 @@ import numpy as np
 
 from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
-from advisor.request_metrics import Floats, RequestMetrics, throughput
 from advisor.shapes import ModelShape
 from advisor.targets import TargetStatus, target_statuses, trial_metrics
+from gpuagent.request_metrics import Floats, RequestMetrics, throughput
 from gpuagent.stats.distributions import t_quantile
 from gpuagent.stats.quantiles import nearest_rank
 from gpuagent.wire import EngineSettings, Samples, SlaTarget

@@ -16,9 +16,9 @@ import numpy as np
 
 from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
-from advisor.request_metrics import RequestMetrics, request_metrics, throughput
 from advisor.targets import target_statuses
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE
+from gpuagent.request_metrics import RequestMetrics, request_metrics, throughput
 from gpuagent.stats import Comparison, compare, compare_pairs
 from gpuagent.wire import EngineSettings, Workload
 from gpuagent.wire.trial import AbRun, VerifyResult

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.candidates import Candidate, candidates
 from advisor.evidence import StudyEvidence
-from advisor.request_metrics import throughput
 from advisor.rules import engine
 from advisor.rules.rule import Finding
 from advisor.targets import trial_metrics
 from advisor.verdict import StudyVerdict, study_verdict
+from gpuagent.request_metrics import throughput
 from gpuagent.wire import SlaTarget, StudySpec
 
 MAX_USD_PER_HOUR = 100_000.0

@@ -29,10 +29,10 @@ from advisor.estimates.service import Estimate, EstimateRequest, estimate, estim
 from advisor.fleet.models import Agent
 from advisor.fleet.selectors import agents_of
 from advisor.measures import DTYPE_BYTES, median_s
-from advisor.request_metrics import request_metrics
 from advisor.shapes import ModelShape, ShapeError, shape_from_config
 from advisor.studies.models import Trial
 from advisor.studies.states import TrialState
+from gpuagent.request_metrics import request_metrics
 from gpuagent.wire import AgentHello
 from gpuagent.wire.agent import EnvironmentSnapshot
 from gpuagent.wire.trial import BaselineResult, TrialResult

@@ -16,13 +16,13 @@ from advisor.candidates import best_candidate
 from advisor.evidence import DeviceFacts, Role, StudyEvidence, TrialEvidence
 from advisor.knobs import change_text
 from advisor.measures import DTYPE_BYTES, baseline_of, resolved_dtype
-from advisor.request_metrics import RequestMetrics
 from advisor.rules.rule import Finding
 from advisor.shapes import ModelShape
 from advisor.studies.diagnosis import parts
 from advisor.studies.searching import is_default, next_trial
 from advisor.studies.timing import Timing, about, verify_s
 from advisor.targets import trial_metrics
+from gpuagent.request_metrics import RequestMetrics
 from gpuagent.wire import EngineSettings, StudySpec, Workload
 from gpuagent.wire.trial import (
     BaselineConfig,

@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.request_metrics import dependence_labels, request_metrics, throughput
 from advisor.targets import (
     TargetStatus,
     target_label,
@@ -11,6 +10,7 @@ from advisor.targets import (
     target_status,
     target_statuses,
 )
+from gpuagent.request_metrics import dependence_labels, request_metrics, throughput
 from gpuagent.wire import EngineSettings, FailureReason, SlaTarget
 from tests.builders import (
     ITL_P95,

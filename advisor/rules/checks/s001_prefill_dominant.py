@@ -6,11 +6,11 @@ import math
 
 from advisor import units
 from advisor.evidence import StudyEvidence
-from advisor.request_metrics import Floats, RequestMetrics
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import current_baseline, hurts, not_applicable
 from advisor.targets import trial_metrics
 from advisor.thresholds import PREFILL_MAX_SHARE, PREFILL_MIN_OUTPUT
+from gpuagent.request_metrics import Floats, RequestMetrics
 from gpuagent.stats.distributions import t_quantile
 
 ID = "prefill-dominant"

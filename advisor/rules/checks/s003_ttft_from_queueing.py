@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import StudyEvidence
-from advisor.request_metrics import RequestMetrics, dependence_labels
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     MIN_REQUESTS,
@@ -17,6 +16,7 @@ from advisor.rules.support import (
 )
 from advisor.targets import trial_metrics
 from advisor.thresholds import QUEUE_MAX_SHARE
+from gpuagent.request_metrics import RequestMetrics, dependence_labels
 from gpuagent.stats import clustered_mean, summarise
 
 ID = "ttft-from-queueing"

@@ -20,11 +20,11 @@ from advisor.measures import (
     sample_ratio,
     times,
 )
-from advisor.request_metrics import request_metrics
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import MIN_REQUESTS, not_applicable, plain
 from advisor.targets import trial_metrics
 from advisor.thresholds import UNVERIFIED_NOISE
+from gpuagent.request_metrics import request_metrics
 from gpuagent.wire import Samples
 from gpuagent.wire.measure import RequestRecord
 from gpuagent.wire.trial import BaselineResult, VerifyResult

@@ -7,11 +7,11 @@ import numpy as np
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.measures import times
-from advisor.request_metrics import RequestMetrics
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import MIN_REQUESTS, current_baseline, not_applicable, plain
 from advisor.targets import trial_metrics
 from advisor.thresholds import WARM_UP_OUTLIER
+from gpuagent.request_metrics import RequestMetrics
 
 ID = "warm-up-in-window"
 
