@@ -20,7 +20,13 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
-from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
+from gpuagent.wire.trial import (
+    BaselineResult,
+    KvCacheResult,
+    ProfileResult,
+    ServeResult,
+    VerifyResult,
+)
 
 Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated"]
 Role = Literal["current", "variant", "diagnosis", "verification"]
@@ -39,6 +45,7 @@ Measurement = TypeVar(
     AttentionResult,
     QuantisationResult,
     BatchingResult,
+    ServeResult,
 )
 
 

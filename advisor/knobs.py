@@ -15,7 +15,19 @@ KNOB_NAMES: dict[str, str] = {
     "memory_share_frac": "Memory share",
     "kv_dtype": "KV cache precision",
     "cuda_graphs": "CUDA graphs",
+    "prefix_cache": "Prefix cache",
+    "max_context": "Longest request",
+    "tensor_parallel": "Tensor parallel degree",
 }
+
+ENGINE_NAMES: dict[str, str] = {
+    "transformers": "transformers, in the agent's process",
+    "vllm": "vLLM server",
+    "sglang": "SGLang server",
+    "transformers_serve": "transformers serve",
+    "openai": "An endpoint that runs already",
+}
+"""Engines of a real model, as they are offered in a form."""
 
 
 def knob_name(knob: str) -> str:

@@ -64,15 +64,16 @@ class Signals:
     """What limited a trial. Ratios to the limit: above 1 is over; None where there is no target.
 
     full_share: steps in which a full batch kept requests waiting. starved_share: steps in which the
-    cache did. eager_share: decode steps without a graph. mixed_share: decode steps with prefill.
+    cache did. eager_share: decode steps without a graph. mixed_share: decode steps with prefill;
+    None where the engine does not count them.
     """
 
     ttft_ratio: float | None
     itl_ratio: float | None
     full_share: float
     starved_share: float
-    eager_share: float
-    mixed_share: float
+    eager_share: float | None
+    mixed_share: float | None
     preemptions: int
     kv_peak_frac: float
     running_peak: int
@@ -206,7 +207,7 @@ def _moves(space: Space, best: Observation) -> list[_Move]:
         return []
     moves = []
     on = {knob: len(space.values[knob]) for knob in space.values}
-    if best.knobs.get("cuda_graphs") is False:
+    if best.knobs.get("cuda_graphs") is False and on.get("cuda_graphs", 0) > 1:
         reason = "Every decode step is launched kernel by kernel: capture graphs."
         moves.append(_Move({"cuda_graphs": on.get("cuda_graphs", 0)}, reason))
     if seen.preemptions > 0 or seen.starved_share > 0.02:
@@ -220,7 +221,7 @@ def _moves(space: Space, best: Observation) -> list[_Move]:
         reason = "Requests wait for a place in the batch while the cache has room."
         moves.append(_Move({"max_running": 2}, reason))
     ttft, itl = seen.ttft_ratio or 0.0, seen.itl_ratio or 0.0
-    if itl > ttft and seen.mixed_share > 0.02:
+    if itl > ttft and (seen.mixed_share is None or seen.mixed_share > 0.02):
         reason = "Decodes wait behind prefill in the same step: smaller chunks."
         moves.append(_Move({"chunked_prefill": on.get("chunked_prefill", 0)}, reason))
         moves.append(_Move({"max_batched_tokens": -2}, reason))

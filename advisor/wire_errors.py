@@ -14,7 +14,7 @@ SPEC = "__all__"
 """Key of an error that belongs to the whole value and to no field of it."""
 
 _TAGS = frozenset(
-    {"hub", "local", "config", "simulated", "baseline", "kv_cache", "profile", "verify"}
+    {"hub", "local", "config", "simulated", "baseline", "kv_cache", "profile", "verify", "serve"}
 )
 _TAGGED = frozenset({"model", "measurements"})
 

@@ -18,9 +18,13 @@ from pathlib import Path
 
 import psutil
 
+from gpuagent.endpoints import read_endpoints
 from gpuagent.engines import ENGINES
+from gpuagent.errors import ConfigError
 from gpuagent.experiments import EXPERIMENTS
 from gpuagent.models import scan_models
+from gpuagent.pythons import package_version as package_version_of
+from gpuagent.pythons import python_of
 from gpuagent.telemetry.nvml import open_reader
 from gpuagent.wire import (
     WIRE_VERSION,
@@ -81,15 +85,22 @@ def build_hello(model_roots: Sequence[Path], ceilings: Ceilings | None = None) -
         gpus, driver, gpu_problem = reader.gpus(), reader.driver_version, reader.problem
     finally:
         reader.close()
-    engines = (*(name for name in ENGINES if not missing_packages(name)), SIMULATED)
+    servers = server_versions()
+    engines = (
+        *(name for name in ENGINES if not missing_packages(name)),
+        *servers,
+        *(("openai",) if endpoint_names() else ()),
+        SIMULATED,
+    )
     return AgentHello(
         agent_version=agent_version(),
         wire_version=WIRE_VERSION,
         host=host_info(),
         gpus=gpus,
         driver_version=driver,
-        versions=versions(),
+        versions={**versions(), **servers},
         engines=engines,
+        endpoints=endpoint_names(),
         experiments=tuple(EXPERIMENTS),
         architectures=architectures() if "transformers" in engines else (),
         models=scan_models(model_roots),
@@ -116,6 +127,34 @@ def snapshot(
         threads=threads,
         settings={knob: str(value) for knob, value in settings.model_dump().items()},
     )
+
+
+def server_versions() -> dict[str, str]:
+    """Servers that this agent can start, with the version that each would run."""
+    found = {}
+    for name, python, package in (
+        ("vllm", "GPUAGENT_VLLM_PYTHON", "vllm"),
+        ("sglang", "GPUAGENT_SGLANG_PYTHON", "sglang"),
+        ("transformers_serve", "GPUAGENT_TRANSFORMERS_PYTHON", "transformers"),
+    ):
+        version = package_version_of(python_of(package, python), package)
+        if version is not None and (name != "transformers_serve" or _can_serve(python)):
+            found[name] = version
+    return found
+
+
+def _can_serve(variable: str) -> bool:
+    """Whether transformers' extra `serving` is there: the command refuses to start without."""
+    python = python_of("transformers", variable)
+    return all(package_version_of(python, name) for name in ("fastapi", "uvicorn"))
+
+
+def endpoint_names() -> tuple[str, ...]:
+    """Names of the endpoints that this agent's owner listed; () where the list cannot be read."""
+    try:
+        return tuple(sorted(read_endpoints()))
+    except ConfigError:
+        return ()
 
 
 def missing_packages(engine: str) -> tuple[str, ...]:

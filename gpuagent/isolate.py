@@ -371,10 +371,10 @@ class _LogPump:
 
 def session_pids(leader: int) -> list[int]:
     """Processes that live in the session that `leader` leads; zombies do not count."""
-    return [pid for pid in _all_pids() if _session_of(pid) == leader and not _is_zombie(pid)]
+    return [pid for pid in all_pids() if _session_of(pid) == leader and not is_zombie(pid)]
 
 
-def _all_pids() -> list[int]:
+def all_pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError:
@@ -391,7 +391,7 @@ def _session_of(pid: int) -> int | None:
         return None
 
 
-def _is_zombie(pid: int) -> bool:
+def is_zombie(pid: int) -> bool:
     """Ended and not yet waited for: nothing is left to kill."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpuagent import environment, text
-from gpuagent.engines import create_engine
+from gpuagent.engines import create_engine, create_server
 from gpuagent.engines.classify import as_agent_error
 from gpuagent.errors import AgentError, CancelledByServer
 from gpuagent.experiments import get_experiment
 from gpuagent.experiments.base import Clock, Emit, Facts, LoadedEngine, RunContext, SystemClock
+from gpuagent.experiments.server_load import Server
 from gpuagent.models import ResolvedModel, resolve
 from gpuagent.simulated_trial import simulate_trial
 from gpuagent.telemetry.energy import open_meter
@@ -50,6 +51,7 @@ class _Engines:
         self._spec, self._model, self._facts = spec, model, facts
         self._emit, self._tick = emit, tick
         self.opened: list[LoadedEngine] = []
+        self.servers: list[Server] = []
 
     def open(self, settings: EngineSettings) -> LoadedEngine:
         self._emit("load", f"Loading {self._model.label} ({settings.dtype}, {settings.attention})")
@@ -58,28 +60,45 @@ class _Engines:
         loaded = LoadedEngine(engine, report)
         self.opened.append(loaded)
         self._facts.latest_load = report
-        size_mib = report.model.stored_weight_bytes / 2**20
+        params_m = (report.model.params or 0) / 1e6
+        size_mib = (report.model.stored_weight_bytes or 0) / 2**20
         self._emit(
             "load",
-            f"Loaded in {report.load_s:.1f} s: {report.model.params / 1e6:.0f} M parameters, "
-            f"{size_mib:,.0f} MiB in {report.model.dtype}, {report.model.attention} attention",
+            f"Loaded in {report.load_s:.1f} s: {params_m:.0f} M parameters, {size_mib:,.0f} MiB "
+            f"in {report.model.dtype}, {report.model.attention} attention",
         )
         return loaded
+
+    def open_server(self, settings: EngineSettings) -> Server:
+        self._emit("load", f"Starting {self._spec.engine} for {self._model.label}")
+        engine = create_server(self._spec.engine, endpoint=self._spec.endpoint)
+        try:
+            report = engine.start(self._model, settings, seed=self._spec.seed, tick=self._tick)
+        except BaseException:
+            engine.close()
+            raise
+        server = Server(engine, report)
+        self.servers.append(server)
+        took = "" if report.ready_s is None else f" after {report.ready_s:.1f} s"
+        self._emit("load", f"{self._spec.engine} answers{took}")
+        return server
 
     def close(self) -> None:
         for loaded in self.opened:
             loaded.engine.close()
+        for server in self.servers:
+            server.engine.close()
 
 
 def _snapshot(
-    spec: TrialSpec, measurements: Measurements, opened: Sequence[LoadedEngine]
+    spec: TrialSpec, measurements: Measurements, engines: _Engines
 ) -> EnvironmentSnapshot:
     if isinstance(measurements, CalibrateResult):
         # The ceilings are the device's own: no model was loaded.
         found = measurements.ceilings
         device, versions, threads = found.device, found.versions, found.threads
     else:
-        first = opened[0]
+        first = (*engines.opened, *engines.servers)[0]
         device, versions = first.report.model.device, first.engine.versions()
         threads = first.report.threads
     return environment.snapshot(
@@ -125,6 +144,7 @@ def run_trial(
     context = RunContext(
         spec=spec,
         open_engine=engines.open,
+        open_server=engines.open_server,
         emit=emit,
         tick=tick,
         clock=clock,
@@ -138,7 +158,7 @@ def run_trial(
     )
     try:
         measurements = experiment(context)
-        snapshot = _snapshot(spec, measurements, engines.opened)
+        snapshot = _snapshot(spec, measurements, engines)
     except (AgentError, CancelledByServer):
         raise
     except Exception as error:

@@ -235,13 +235,13 @@ def _verify(
 
 
 def _loaded(machine: Machine) -> LoadedModel:
-    """Parameters follow from the weights' bytes, two each, since the simulator knows bytes only."""
+    """The simulator knows bytes only, so there is no number of parameters."""
     return LoadedModel(
         architecture="simulated",
         dtype="bfloat16",
         attention="simulated",
         device=f"simulated {machine.name}",
-        params=max(1, round(machine.weight_bytes / 2)),
+        params=None,
         stored_weight_bytes=round(machine.weight_bytes),
         random_weights=True,
     )

@@ -153,14 +153,14 @@ def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
     loaded = _first(evidence, BaselineResult)
     if loaded is not None and not simulated:
         model = loaded.model
-        lines.append(
-            (
-                "Model as loaded",
-                f"{model.architecture}, {units.count(model.params)} parameters,"
-                f" {units.memory(model.stored_weight_bytes)} of weights"
-                + (", random weights" if model.random_weights else ""),
-            )
-        )
+        parts = [model.architecture]
+        if model.params is not None:
+            parts.append(f"{units.count(model.params)} parameters")
+        if model.stored_weight_bytes is not None:
+            parts.append(f"{units.memory(model.stored_weight_bytes)} of weights")
+        if model.random_weights:
+            parts.append("random weights")
+        lines.append(("Model as loaded", ", ".join(parts)))
     return lines
 
 

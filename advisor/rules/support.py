@@ -61,6 +61,12 @@ def server_counters(evidence: StudyEvidence) -> tuple[TrialEvidence, ServerCount
     return found[0], found[1].server
 
 
+def shares_of(server: ServerCounters) -> str:
+    """What the counters' shares are of: "1,204 steps" or "60 samples, one a second"."""
+    count = "an unknown number of" if server.shares_n is None else f"{server.shares_n:,}"
+    return f"{count} samples, one a second," if server.shares_of == "samples" else f"{count} steps"
+
+
 NO_COUNTERS = "A serving engine under a request rate, with its own counters"
 
 

@@ -45,7 +45,7 @@ def check(*, org: Org, spec: StudySpec) -> Intake:
     """Raises InvalidInput with `fields` keyed by path into the spec."""
     agent = _agent(org, spec)
     config, field, notices = _config(spec, agent)
-    shape = _shape(config, field, agent) if config is not None else None
+    shape = _shape(config, field, agent, spec) if config is not None else None
     return Intake(
         spec=spec,
         agent=agent,
@@ -96,6 +96,11 @@ def _agent(org: Org, spec: StudySpec) -> Agent | None:
         offered = ", ".join(agent.hello.engines) or "no engine"
         raise _refuse(
             "engine", f"Agent {agent.slug} offers {offered}. Run its doctor to see what is missing."
+        )
+    if spec.endpoint is not None and spec.endpoint not in agent.hello.endpoints:
+        offered = ", ".join(agent.hello.endpoints) or "none"
+        raise _refuse(
+            "endpoint", f"Agent {agent.slug} has no endpoint {spec.endpoint}. Endpoints: {offered}."
         )
     lacking = [name for name in DIAGNOSIS if name not in agent.hello.experiments]
     if spec.goal == "diagnose" and lacking:
@@ -162,11 +167,14 @@ def _inventory_entry(name: str, agent: Agent | None) -> InventoryModel:
     return entry
 
 
-def _shape(config: dict[str, Any], field: str, agent: Agent | None) -> ModelShape:
+def _shape(config: dict[str, Any], field: str, agent: Agent | None, spec: StudySpec) -> ModelShape:
     try:
         shape = shape_from_config(config)
     except ShapeError as error:
         raise _refuse(field, f"The model's config cannot be used: {error}") from error
+    if spec.engine != "transformers":
+        # A server has a list of its own, which it tells when it starts.
+        return shape
     supported = agent.hello.architectures if agent else ()
     model_type = str(config.get("model_type", ""))
     if supported and model_type not in supported:

@@ -14,12 +14,12 @@ from typing import Literal
 from advisor import units
 from advisor.candidates import best_candidate
 from advisor.evidence import DeviceFacts, Role, StudyEvidence, TrialEvidence
-from advisor.knobs import change_text
 from advisor.measures import DTYPE_BYTES, baseline_of, resolved_dtype
 from advisor.rules.rule import Finding
 from advisor.shapes import ModelShape
+from advisor.studies import served
 from advisor.studies.diagnosis import parts
-from advisor.studies.searching import is_default, next_trial
+from advisor.studies.planned import PlannedTrial as PlannedTrial
 from advisor.studies.timing import Timing, about, verify_s
 from advisor.targets import trial_metrics
 from gpuagent.request_metrics import RequestMetrics
@@ -27,7 +27,6 @@ from gpuagent.wire import EngineSettings, StudySpec, Workload
 from gpuagent.wire.trial import (
     BaselineConfig,
     BaselineResult,
-    ExperimentConfig,
     KvCacheConfig,
     ProfileConfig,
     VerifyConfig,
@@ -60,21 +59,6 @@ GRID_MAX_S = 90.0
 KV_SHARE = 0.12
 KV_MAX_S = 90.0
 MEMORY_HEADROOM_FRAC = 0.9
-# A simulated trial takes this long on the agent, whatever time it simulates.
-SIMULATED_TRIAL_S = 3.0
-SIMULATED_RUN_REQUESTS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTrial:
-    """A trial to come. `estimate_s` is rough; `reason` is what the user reads."""
-
-    role: Role
-    title: str
-    reason: str
-    settings: EngineSettings
-    config: ExperimentConfig
-    estimate_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +83,8 @@ class _Option:
 
 def plan(spec: StudySpec, *, shape: ModelShape | None, device: DeviceFacts) -> Plan:
     """The first trials of a study: current settings, KV cache, other dtypes, within the budget."""
-    if spec.engine == "simulated":
-        return _simulated_plan(spec)
+    if spec.engine != "transformers":
+        return Plan(*served.first_trials(spec, device))
     timing = Timing(shape, device, spec.current)
     config = _baseline_config(spec, timing)
     current = PlannedTrial(
@@ -150,8 +134,8 @@ def next_trials(evidence: StudyEvidence, findings: Sequence[Finding]) -> tuple[P
     again = _again(evidence)
     if again:
         return again
-    if evidence.spec.engine == "simulated":
-        found = _search(evidence)
+    if evidence.spec.engine != "transformers":
+        found = served.searched(evidence, spent_s(evidence))
         if found is not None:
             return (found,)
     current = evidence.current
@@ -162,8 +146,9 @@ def next_trials(evidence: StudyEvidence, findings: Sequence[Finding]) -> tuple[P
     tried = [t.spec.config.candidate for t in runs if isinstance(t.spec.config, VerifyConfig)]
     if len(runs) >= MAX_VERIFICATIONS or best.trial.settings in tried:
         return ()
-    if evidence.spec.engine == "simulated":
-        return (_simulated_verification(evidence, best.trial),)
+    if evidence.spec.engine != "transformers":
+        checked = served.verification(evidence, best.trial, spent_s(evidence))
+        return (checked,) if checked is not None else ()
     planned = _verification(evidence, current, best.trial)
     return (planned,) if planned is not None else ()
 
@@ -427,68 +412,6 @@ def _mean_context(workload: Workload) -> int:
     return workload.input_tokens.mean + workload.output_tokens.mean
 
 
-# --- simulated engine --------------------------------------------------------------------------
-
-
-def _simulated_plan(spec: StudySpec) -> Plan:
-    """The current settings; what follows is decided by what they show."""
-    current = PlannedTrial(
-        role="current",
-        title="Current settings",
-        reason="Every comparison starts from the settings in use today.",
-        settings=spec.current,
-        config=BaselineConfig(perplexity_tokens=0),
-        estimate_s=SIMULATED_TRIAL_S,
-    )
-    return Plan(trials=(current,), notes=())
-
-
-def _search(evidence: StudyEvidence) -> PlannedTrial | None:
-    """The next configuration, as long as the budget holds it and the verification."""
-    left_s = evidence.spec.budget_s - spent_s(evidence)
-    found = next_trial(evidence)
-    if found is None or left_s < 3 * SIMULATED_TRIAL_S:
-        return None
-    return PlannedTrial(
-        role="variant",
-        title=_title(evidence, found.settings),
-        reason=found.reason,
-        settings=found.settings,
-        config=BaselineConfig(perplexity_tokens=0),
-        estimate_s=SIMULATED_TRIAL_S,
-    )
-
-
-def _title(evidence: StudyEvidence, settings: EngineSettings) -> str:
-    """What differs from the earlier trial that is most alike."""
-    if is_default(settings):
-        return "The engine's defaults"
-    earlier = [t for t in evidence.trials if isinstance(t.spec.config, BaselineConfig)]
-    nearest = min(earlier, key=lambda t: len(t.settings.differences(settings)), default=None)
-    if nearest is None:
-        return settings_text(settings)
-    text = f"Trial {nearest.ordinal} with {change_text(nearest.settings, settings)}"
-    return text if len(text) <= 160 else f"{text[:157]}…"
-
-
-def _simulated_verification(evidence: StudyEvidence, best: TrialEvidence) -> PlannedTrial:
-    workload = evidence.spec.workload
-    return PlannedTrial(
-        role="verification",
-        title="A/B of the best settings against the current ones",
-        reason=f"Trial {best.ordinal} looks better, measured once. Interleaved runs with fresh "
-        "requests tell a real gain from luck.",
-        settings=evidence.spec.current,
-        config=VerifyConfig(
-            candidate=best.settings,
-            pairs=PAIRS,
-            requests_per_run=min(workload.requests, SIMULATED_RUN_REQUESTS),
-            perplexity_tokens=0,
-        ),
-        estimate_s=2 * SIMULATED_TRIAL_S,
-    )
-
-
 # --- measuring again ---------------------------------------------------------------------------
 
 
@@ -551,7 +474,7 @@ def _verification(
     """
     device = evidence.device
     if device is not None and device.memory_bytes is not None:
-        weights = sum(baseline_of(t).model.stored_weight_bytes for t in (current, best))
+        weights = sum(baseline_of(t).model.stored_weight_bytes or 0 for t in (current, best))
         if weights > MEMORY_HEADROOM_FRAC * device.memory_bytes * max(1, device.count):
             return None
     measured = [_measured_request_s(trial) for trial in (current, best)]

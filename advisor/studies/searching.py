@@ -11,15 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.evidence import DeviceFacts, StudyEvidence, TrialEvidence
 from advisor.knobs import knob_inside
 from advisor.measures import distances
 from advisor.search import Failure, Knobs, Observation, Proposal, Signals, Space, Value, propose
 from advisor.targets import trial_metrics
 from gpuagent.simulator import ServingKnobs
 from gpuagent.wire import EngineSettings, FailureReason, StudySpec
+from gpuagent.wire.serving import ServeConfig
 from gpuagent.wire.settings import SERVING_KNOBS
-from gpuagent.wire.trial import BaselineConfig, BaselineResult
+from gpuagent.wire.trial import BaselineConfig, BaselineResult, ServeResult
 
 MAX_TRIALS = 15
 # So many trials in a row that found nothing better end the search.
@@ -34,6 +35,7 @@ SCALES: dict[str, tuple[Value, ...]] = {
     "cuda_graphs": (False, True),
 }
 MEMORY = {"memory_share_frac": 1, "max_running": 1, "cuda_graphs": 1}
+_GPU_ONLY = frozenset({"memory_share_frac", "kv_dtype", "cuda_graphs"})
 CACHE = {"memory_share_frac": 1, "kv_dtype": 1, "max_batched_tokens": -1}
 
 
@@ -49,19 +51,21 @@ def next_trial(evidence: StudyEvidence) -> NextTrial | None:
         seen
         for trial in evidence.trials
         if trial.role in ("current", "variant")
-        and isinstance(trial.spec.config, BaselineConfig)
+        and isinstance(trial.spec.config, BaselineConfig | ServeConfig)
         and (seen := observation(evidence, trial)) is not None
     ]
     if len(history) >= MAX_TRIALS or _stalled(history):
         return None
-    current = knobs_of(evidence.spec.current)
-    space = space_of(evidence.spec)
+    spec, device = evidence.spec, evidence.device
+    plain = defaults_of(spec, device)
+    current = knobs_of(spec.current, plain)
+    space = space_of(spec, device)
     found: Proposal | None = propose(
-        space, history, current=current, default=knobs_of(EngineSettings())
+        space, history, current=current, default=knobs_of(EngineSettings(), plain)
     )
     if found is None:
         return None
-    return NextTrial(_settings(evidence.spec.current, found.knobs), _in_words(found.reason))
+    return NextTrial(_settings(spec.current, found.knobs, plain), _in_words(found.reason))
 
 
 def _in_words(reason: str) -> str:
@@ -70,38 +74,71 @@ def _in_words(reason: str) -> str:
     return reason
 
 
-def _settings(current: EngineSettings, knobs: Knobs) -> EngineSettings:
+def _settings(current: EngineSettings, knobs: Knobs, plain: Knobs) -> EngineSettings:
     """Settings with these knobs; what is as today stays as it is written today."""
-    before = knobs_of(current)
+    before = knobs_of(current, plain)
     changed = {knob: value for knob, value in knobs.items() if value != before[knob]}
     settings = current.model_copy(update=changed)
     # One knob's default may follow from another's value.
-    same = knobs_of(settings) == dict(knobs)
+    same = knobs_of(settings, plain) == dict(knobs)
     return settings if same else current.model_copy(update=dict(knobs))
 
 
-def is_default(settings: EngineSettings) -> bool:
+def is_default(spec: StudySpec, device: DeviceFacts | None, settings: EngineSettings) -> bool:
     """Whether the engine would do the same without any setting."""
-    return knobs_of(settings) == knobs_of(EngineSettings())
+    plain = defaults_of(spec, device)
+    return knobs_of(settings, plain) == knobs_of(EngineSettings(), plain)
 
 
-def space_of(spec: StudySpec) -> Space:
-    """The scales, with the values of the current and of the default settings among them."""
-    values = {}
+def space_of(spec: StudySpec, device: DeviceFacts | None) -> Space:
+    """The scales, with the values of the current and of the default settings among them.
+
+    On a CPU there is no share of device memory, no cache in fp8 and no graph to be captured, so
+    those stay as they are.
+    """
+    plain = defaults_of(spec, device)
+    on_cpu = spec.engine != "simulated" and device is not None and device.kind == "cpu"
+    values: dict[str, tuple[Value, ...]] = {}
     for knob, scale in SCALES.items():
-        own = {knobs_of(spec.current)[knob], knobs_of(EngineSettings())[knob]}
+        current = knobs_of(spec.current, plain)[knob]
+        if on_cpu and knob in _GPU_ONLY:
+            values[knob] = (current,)
+            continue
+        own = {current, knobs_of(EngineSettings(), plain)[knob]}
+        if spec.engine != "simulated" and knob == "max_running":
+            # More than ever arrive at once cannot be told apart.
+            most = 2 * spec.workload.requests
+            scale = tuple(value for value in scale if int(value) <= most) or scale[:1]
         new = own - set(scale)
         values[knob] = tuple(sorted({*scale, *own})) if new else scale
     return Space(values=values, memory=MEMORY, cache=CACHE)
 
 
-def knobs_of(settings: EngineSettings) -> Knobs:
+def defaults_of(spec: StudySpec, device: DeviceFacts | None) -> Knobs:
+    """What the engine does where nothing is said.
+
+    vLLM 0.32 and 0.33 choose by memory (1,024 requests and 8,192 tokens from 70 GiB on, else 256
+    and 2,048; on a CPU 128 and 2,048). What the current settings' own start reported is better
+    than this table, but the first trial has to be planned without it.
+    """
+    simulated = ServingKnobs()
+    found: dict[str, Value] = {knob: getattr(simulated, knob) for knob in SERVING_KNOBS}
+    if spec.engine == "simulated" or device is None:
+        return found
+    if device.kind == "cpu":
+        return {**found, "max_running": 128, "max_batched_tokens": 2048}
+    large = (device.memory_bytes or 0) >= 70 * 2**30
+    if large:
+        return {**found, "max_running": 1024, "max_batched_tokens": 8192}
+    return {**found, "max_running": 256, "max_batched_tokens": 2048}
+
+
+def knobs_of(settings: EngineSettings, plain: Knobs) -> Knobs:
     """The serving knobs with the engine's own defaults for what is left open."""
-    plain = ServingKnobs()
     found: dict[str, Value] = {}
     for knob in SERVING_KNOBS:
         value = getattr(settings, knob)
-        found[knob] = getattr(plain, knob) if value is None else value
+        found[knob] = plain[knob] if value is None else value
     running, budget = found["max_running"], found["max_batched_tokens"]
     if settings.max_running is None and isinstance(running, int) and isinstance(budget, int):
         found["max_running"] = min(running, budget)
@@ -110,7 +147,7 @@ def knobs_of(settings: EngineSettings) -> Knobs:
 
 def observation(evidence: StudyEvidence, trial: TrialEvidence) -> Observation | None:
     """None for a trial that has not ended, or that no search can learn from."""
-    knobs = knobs_of(trial.settings)
+    knobs = knobs_of(trial.settings, defaults_of(evidence.spec, evidence.device))
     if trial.failure is not None:
         return Observation(knobs, None, failure=_failure(trial))
     if not trial.usable or trial.measured(BaselineResult) is None:
@@ -119,6 +156,11 @@ def observation(evidence: StudyEvidence, trial: TrialEvidence) -> Observation | 
 
 
 def loss_of(evidence: StudyEvidence, trial: TrialEvidence) -> float | None:
+    if evidence.spec.boundary:
+        # The question is then how much load the server takes, not how it does at one.
+        served = trial.measured(ServeResult)
+        found_rate = served.boundary.rate_per_s if served and served.boundary else None
+        return None if not found_rate else 1 / found_rate
     if evidence.spec.targets:
         found = distances(evidence, trial)
         return None if any(math.isnan(d) for d in found) else 1 + max(found)

@@ -26,6 +26,7 @@ def trials_add(study: Study, planned: Sequence[PlannedTrial]) -> list[Trial]:
             trial_id=str(trial_id),
             model=study.spec.model,
             engine=study.spec.engine,
+            endpoint=study.spec.endpoint,
             settings=item.settings,
             workload=study.spec.workload,
             config=item.config,

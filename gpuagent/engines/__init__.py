@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from gpuagent.engines.base import Engine
+from gpuagent.engines.base import Engine, ServingEngine
 from gpuagent.errors import AgentError
 from gpuagent.wire import FailureReason
 
 ENGINES: dict[str, str] = {
     "transformers": "gpuagent.engines.transformers_engine:TransformersEngine",
 }
+SERVERS: dict[str, str] = {
+    "vllm": "gpuagent.engines.vllm_engine:VllmEngine",
+    "sglang": "gpuagent.engines.sglang_engine:SglangEngine",
+    "transformers_serve": "gpuagent.engines.transformers_serve_engine:TransformersServeEngine",
+}
+"""Servers that the agent starts; `openai` is an endpoint and starts nothing."""
 
 
 def create_engine(name: str) -> Engine:
@@ -29,3 +35,17 @@ def create_engine(name: str) -> Engine:
         ) from error
     engine: Engine = getattr(module, class_name)()
     return engine
+
+
+def create_server(name: str, *, endpoint: str | None = None) -> ServingEngine:
+    """A new server, not started. Raises AgentError(config_error) for an unknown name."""
+    if name == "openai":
+        from gpuagent.engines.endpoint_engine import EndpointEngine
+
+        return EndpointEngine(endpoint)
+    if name not in SERVERS:
+        known = ", ".join(sorted((*SERVERS, "openai")))
+        raise AgentError(FailureReason.CONFIG_ERROR, f"engine: {name} is no server; known: {known}")
+    module_name, _, class_name = SERVERS[name].partition(":")
+    server: ServingEngine = getattr(import_module(module_name), class_name)()
+    return server

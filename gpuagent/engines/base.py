@@ -11,14 +11,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from gpuagent.engines.server_metrics import ServerMetrics as ServerMetrics
+from gpuagent.errors import AgentError
 from gpuagent.models import ResolvedModel
 from gpuagent.wire import EngineSettings
+from gpuagent.wire.serving import EngineFacts
 from gpuagent.wire.trial import LoadedModel
 
 Tick = Callable[[], None]
 """Called between steps; raises CancelledByServer when the trial is to stop."""
 
 MemoryKind = Literal["cuda_reserved", "process_rss"]
+ServerMemoryKind = Literal["server_rss", "server_device", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,77 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Drop the model and give its memory back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """A server that answered a real completion.
+
+    command: as started, without keys; () for a server that somebody else runs. ready_s: from the
+    start of the process to that answer; None where nothing was started. first_request_s: that
+    answer alone.
+    """
+
+    model: LoadedModel
+    facts: EngineFacts
+    version: str | None
+    command: tuple[str, ...]
+    ready_s: float | None
+    first_request_s: float
+    max_context: int | None
+    weights_reason: str | None = None
+    threads: int | None = None
+
+
+class ServingEngine(Protocol):
+    """A server with the OpenAI API. All errors are AgentError or CancelledByServer.
+
+    url: where it listens. key: goes into one header and is never shown. served_name: what it calls
+    the model. token_prompts: whether a prompt may be given as token ids. ignores_eos: whether it
+    can be told to generate all tokens.
+    """
+
+    name: str
+    url: str
+    key: str | None
+    served_name: str
+    token_prompts: bool
+    ignores_eos: bool
+    memory_kind: ServerMemoryKind
+
+    def start(
+        self, model: ResolvedModel | None, settings: EngineSettings, *, seed: int, tick: Tick
+    ) -> ServerReport:
+        """Start it, and return once a real completion has been answered."""
+        ...
+
+    def encode(self, text: str) -> list[int] | None:
+        """Token ids without special tokens, or None where there is no tokenizer."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str | None: ...
+
+    def failure(self) -> AgentError | None:
+        """Why the server is gone; None while it runs."""
+        ...
+
+    def metrics(self) -> ServerMetrics | None:
+        """The server's own counters now, or None where it does not answer or has none."""
+        ...
+
+    def memory_bytes(self) -> int | None:
+        """Held by the server now, by `memory_kind`'s counter."""
+        ...
+
+    def negative_log_likelihood(self, tokens: Sequence[int]) -> float | None:
+        """As `Engine`'s; None where the server cannot score a text."""
+        ...
+
+    def versions(self) -> dict[str, str]: ...
+
+    def close(self) -> None:
+        """Stop what was started here; nothing of it is left afterwards."""
         ...
 
 

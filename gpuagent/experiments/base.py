@@ -10,13 +10,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gpuagent.engines.base import Engine, LoadReport, Tick
+from gpuagent.errors import AgentError
 from gpuagent.telemetry.energy import EnergyMeter
 from gpuagent.text import Passage
-from gpuagent.wire import EngineSettings, Quantity, TrialSpec
+from gpuagent.wire import EngineSettings, FailureReason, Quantity, TrialSpec
+from gpuagent.wire.measure import ValidityCheck
 from gpuagent.wire.trial import Measurements
+
+if TYPE_CHECKING:
+    from gpuagent.experiments.server_load import Server
 
 Emit = Callable[..., None]
 """emit(phase, message, done_frac=None, remaining_s=None, level="info")."""
@@ -58,6 +63,7 @@ class Facts:
     repeat_ratios: per repeat, its typical time over the typical time of all repeats.
     planned_requests: how many should have been sent. latest_load: what the last load reported.
     notes: sentences about what was shortened or left out; each becomes a warning.
+    checks: lines of the checklist that only the experiment could judge.
     """
 
     repeat_ratios: list[float] = field(default_factory=list)
@@ -65,6 +71,13 @@ class Facts:
     warmup_stable: bool | None = None
     latest_load: LoadReport | None = None
     notes: list[str] = field(default_factory=list)
+    checks: list[ValidityCheck] = field(default_factory=list)
+
+
+def _no_server(settings: EngineSettings) -> Server:
+    raise AgentError(
+        FailureReason.CONFIG_ERROR, "experiment: serve needs an engine that is a server"
+    )
 
 
 @dataclass(slots=True)
@@ -72,6 +85,7 @@ class RunContext:
     """One trial while it runs.
 
     open_engine: loads the spec's model with some settings; the runner closes what was opened.
+    open_server: the same for an engine that is reached through HTTP.
     tick: call it between steps; raises when the trial is to stop. begin_measuring: call it once
     after the warm-up, the watch over the machine starts there. deadline: clock time by which the
     result should be there; experiments shorten what can be shortened. work_dir: for files that the
@@ -91,6 +105,7 @@ class RunContext:
     work_dir: Path | None = None
     model_roots: Sequence[Path] = ()
     facts: Facts = field(default_factory=Facts)
+    open_server: Callable[[EngineSettings], Server] = _no_server
 
     def remaining_s(self) -> float:
         return max(0.0, self.deadline - self.clock.now())

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from gpuagent.errors import AgentError
 from gpuagent.wire import FailureReason, LengthSpec, Workload
@@ -20,11 +21,22 @@ _Z95 = 1.6448536269514722
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """intended_s: seconds after the start of the window; None in a closed loop."""
+    """intended_s: seconds after the start of the window; None in a closed loop.
+
+    prompt: token ids, or text for a server whose tokenizer is not at hand. input_tokens: as
+    planned.
+    """
 
     intended_s: float | None
     prompt: tuple[int, ...]
     output_tokens: int
+    input_tokens: int = 0
+
+
+class Prompts(Protocol):
+    """Makes a prompt of about so many tokens."""
+
+    def take(self, tokens: int, rng: random.Random) -> Any: ...
 
 
 class PromptSource:
@@ -64,7 +76,7 @@ def plan_requests(
     *,
     count: int,
     seed: int,
-    source: PromptSource,
+    source: Prompts,
     max_context: int | None,
 ) -> list[PlannedRequest]:
     """`count` requests of the workload.
@@ -86,7 +98,7 @@ def plan_requests(
         if max_context is not None:
             outputs = min(outputs, max_context - 1)
             inputs = min(inputs, max_context - outputs)
-        planned.append(PlannedRequest(intended_s, source.take(inputs, rng), outputs))
+        planned.append(PlannedRequest(intended_s, source.take(inputs, rng), outputs, inputs))
     return planned
 
 

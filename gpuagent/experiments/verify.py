@@ -7,6 +7,7 @@ a pair get the same fresh prompts, lengths and arrival times.
 from __future__ import annotations
 
 from gpuagent.errors import AgentError
+from gpuagent.experiments import verify_served
 from gpuagent.experiments.base import LoadedEngine, RunContext, median
 from gpuagent.experiments.progress import Progress
 from gpuagent.experiments.quality import measure_perplexity
@@ -16,6 +17,7 @@ from gpuagent.experiments.warmup import warm_up
 from gpuagent.text import Passage
 from gpuagent.wire import EngineSettings, FailureReason
 from gpuagent.wire.measure import RequestRecord
+from gpuagent.wire.settings import SERVERS
 from gpuagent.wire.trial import AbRun, Perplexity, VerifyConfig, VerifyResult
 
 MIN_PAIRS = 5
@@ -27,6 +29,8 @@ _FINISH_S = 5.0
 def run(context: RunContext) -> VerifyResult:
     """Measure both sides in pairs. See `VerifyResult` for what comes out."""
     config = _config(context)
+    if context.spec.engine in SERVERS:
+        return verify_served.run(context, config)
     passage = context.load_text(config.text_path)
     progress = Progress(
         emit=context.emit,

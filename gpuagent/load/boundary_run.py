@@ -51,7 +51,7 @@ def run_boundary(
             planned,
             timeout_s=args.timeout,
             should_stop=should_stop,
-            overdue=_overdue(targets, len(planned)),
+            overdue=overdue_limits(targets, len(planned)),
         )
         kept = without_warmup(run, args.warmup)
         point = make_point(
@@ -59,7 +59,7 @@ def run_boundary(
             kept.records,
             targets,
             stopped_early=run.cut_off,
-            client_bound=_client_bound(kept),
+            client_bound=client_bound(kept),
         )
         settle = run.cut_off
         on_point(point)
@@ -86,7 +86,7 @@ def boundary_report(found: Boundary, asked: dict[str, Any], *, stopped: bool) ->
     }
 
 
-def _overdue(targets: Sequence[SlaTarget], planned: int) -> Overdue | None:
+def overdue_limits(targets: Sequence[SlaTarget], planned: int) -> Overdue | None:
     """When so many requests wait beyond a limit that its percentile can no longer be kept."""
     limits = {t.metric: t for t in targets if t.metric in ("ttft_s", "e2e_s")}
     if not limits:
@@ -100,7 +100,7 @@ def _overdue(targets: Sequence[SlaTarget], planned: int) -> Overdue | None:
     )
 
 
-def _client_bound(run: LoadRun) -> str | None:
+def client_bound(run: LoadRun) -> str | None:
     """Why the client, not the server, was measured."""
     for check in check_client(run).checks:
         if check.verdict == "invalid" and check.id != "requests_failed":

@@ -130,9 +130,15 @@ def steal_seconds() -> float | None:
 
 
 def own_cpu_seconds() -> float:
-    """Processor seconds of this process and of its finished children."""
+    """Processor seconds of this process, of its finished children and of all that it started."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    total = times.user + times.system + times.children_user + times.children_system
+    for process in tree(os.getpid())[1:]:
+        with contextlib.suppress(psutil.Error):
+            below = process.cpu_times()
+            # What an ended child of a child used is that one's own account.
+            total += below.user + below.system + below.children_user + below.children_system
+    return total
 
 
 def _load_1min() -> float | None:

@@ -46,6 +46,7 @@ def assess(
         if result.arrivals == "poisson":
             checks += [_send_lag(result.requests), _saturated(result.requests)]
     checks += [_other_load(observed), _steal(observed), *_gpu(observed)]
+    checks += facts.checks
     checks.append(_provenance(environment))
     checks += [_note(index, note) for index, note in enumerate(facts.notes, start=1)]
     return Validity(checks=tuple(checks))

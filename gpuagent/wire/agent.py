@@ -52,6 +52,7 @@ class AgentHello(WireModel):
     """Sent at registration, at every start and whenever something in it changes.
 
     architectures: `model_type`s that the in-process engine can build; empty means not known.
+    endpoints: names of servers that somebody else runs and that this agent may be sent to.
     ceilings: of the last `gpuagent calibrate`, None before the first.
     """
 
@@ -66,6 +67,7 @@ class AgentHello(WireModel):
     architectures: Annotated[tuple[Name, ...], Field(max_length=2000)] = ()
     models: Annotated[tuple[InventoryModel, ...], Field(max_length=500)] = ()
     problems: tuple[Text, ...] = ()
+    endpoints: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
     ceilings: Ceilings | None = None
 
 

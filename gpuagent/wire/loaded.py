@@ -13,15 +13,16 @@ from gpuagent.wire.units import Bytes, Name, PositiveTokens, Seconds
 class LoadedModel(WireModel):
     """What the engine really loaded.
 
-    stored_weight_bytes: sum over distinct parameter tensors (a tied head counts once).
+    stored_weight_bytes: sum over distinct parameter tensors (a tied head counts once). None for a
+    server that somebody else runs: it tells neither.
     """
 
     architecture: Name
     dtype: Name
     attention: Name
     device: Name
-    params: Annotated[int, Field(ge=1)]
-    stored_weight_bytes: Bytes
+    params: Annotated[int, Field(ge=1)] | None
+    stored_weight_bytes: Bytes | None
     random_weights: bool
 
 

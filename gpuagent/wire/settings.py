@@ -11,6 +11,12 @@ from gpuagent.wire.base import WireModel
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Attention = Literal["auto", "eager", "sdpa"]
 KvDtype = Literal["auto", "fp8"]
+Engine = Literal["transformers", "simulated", "vllm", "sglang", "transformers_serve", "openai"]
+
+MANAGED_SERVERS: tuple[Engine, ...] = ("vllm", "sglang", "transformers_serve")
+"""Servers that the agent starts and stops itself."""
+SERVERS: tuple[Engine, ...] = (*MANAGED_SERVERS, "openai")
+"""Engines that are reached through HTTP; `openai` is one that somebody else runs."""
 
 SERVING_KNOBS = (
     "max_running",
@@ -21,6 +27,9 @@ SERVING_KNOBS = (
     "cuda_graphs",
 )
 """Knobs of a serving engine's scheduler; an engine in the agent's process has none of them."""
+
+SERVER_KNOBS = (*SERVING_KNOBS, "prefix_cache", "max_context", "tensor_parallel")
+"""All knobs of a real server; the simulator has only the scheduler's."""
 
 
 class EngineSettings(WireModel):
@@ -34,7 +43,8 @@ class EngineSettings(WireModel):
     Of serving engines alone, None leaves the choice to the engine. max_running: requests in a
     batch. max_batched_tokens: prefill and decode tokens of one step. chunked_prefill: a prompt may
     take several steps. memory_share_frac: of device memory for the engine. kv_dtype: of the cache.
-    cuda_graphs: replay captured steps.
+    cuda_graphs: replay captured steps. prefix_cache: reuse the cache of common beginnings.
+    max_context: longest request in tokens. tensor_parallel: devices that share each layer.
     """
 
     dtype: Dtype = "auto"
@@ -47,12 +57,15 @@ class EngineSettings(WireModel):
     memory_share_frac: Annotated[float, Field(gt=0, le=1)] | None = None
     kv_dtype: KvDtype = "auto"
     cuda_graphs: bool | None = None
+    prefix_cache: bool | None = None
+    max_context: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
 
     @property
     def serving_knobs(self) -> tuple[str, ...]:
         """Serving knobs that are set to something."""
         plain = EngineSettings()
-        return tuple(k for k in SERVING_KNOBS if getattr(self, k) != getattr(plain, k))
+        return tuple(k for k in SERVER_KNOBS if getattr(self, k) != getattr(plain, k))
 
     def differences(self, other: EngineSettings) -> dict[str, tuple[object, object]]:
         """Knobs in which `other` differs: name -> (own value, other's value)."""

@@ -7,14 +7,21 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from gpuagent.wire.base import WireModel
-from gpuagent.wire.model import ModelRef, SimulatedModel
-from gpuagent.wire.settings import EngineSettings
+from gpuagent.wire.model import ConfigModel, ModelRef, SimulatedModel
+from gpuagent.wire.settings import (
+    MANAGED_SERVERS,
+    SERVER_KNOBS,
+    SERVERS,
+    SERVING_KNOBS,
+    EngineSettings,
+)
+from gpuagent.wire.settings import Engine as Engine
 from gpuagent.wire.sla import SlaTarget
 from gpuagent.wire.units import PositiveSeconds, TypedName
 from gpuagent.wire.workload import Workload
 
-Engine = Literal["transformers", "simulated"]
 Goal = Literal["optimise", "diagnose"]
+_REAL_SERVERS_ONLY = frozenset(SERVER_KNOBS) - frozenset(SERVING_KNOBS)
 
 
 class StudySpec(WireModel):
@@ -25,6 +32,8 @@ class StudySpec(WireModel):
     goal: `optimise` looks for a better configuration; `diagnose` measures the model and the device
     apart (ceilings, kernels, attention, formats, batching) beside today's settings.
     profile: also record a few steps of the current settings under a profiler.
+    endpoint: name of one of the agent's endpoints, for the engine `openai`.
+    boundary: also find the highest rate that keeps the latency targets, for each configuration.
     """
 
     name: TypedName
@@ -36,6 +45,8 @@ class StudySpec(WireModel):
     current: EngineSettings = EngineSettings()
     profile: bool = False
     goal: Goal = "optimise"
+    endpoint: TypedName | None = None
+    boundary: bool = False
     budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
 
     @model_validator(mode="after")
@@ -43,11 +54,49 @@ class StudySpec(WireModel):
         """The simulator knows its own models and the scheduler's knobs; nothing else does."""
         if (self.engine == "simulated") != isinstance(self.model, SimulatedModel):
             raise ValueError("a model of kind simulated and the engine simulated go together")
-        set_knobs = self.current.serving_knobs
-        if self.engine == "transformers" and set_knobs:
-            raise ValueError(f"the engine transformers has no setting {', '.join(set_knobs)}")
-        if self.engine == "simulated" and (self.goal == "diagnose" or self.profile):
-            raise ValueError("a simulated engine has nothing inside to diagnose or to profile")
+        if self.engine != "transformers" and (self.goal == "diagnose" or self.profile):
+            raise ValueError(
+                f"the engine {self.engine} runs outside of the agent's process: there is nothing"
+                " inside to diagnose or to profile; use transformers for that"
+            )
+        if self.engine in MANAGED_SERVERS and isinstance(self.model, ConfigModel):
+            raise ValueError(
+                f"the engine {self.engine} serves a folder or a hub model, not a bare config;"
+                " transformers runs a config with random weights"
+            )
+        if (self.engine == "openai") != (self.endpoint is not None):
+            raise ValueError("the engine openai and the name of an endpoint go together")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> Self:
+        allowed: dict[Engine, tuple[str, ...]] = {
+            "transformers": ("dtype", "kv_cache", "attention", "threads"),
+            "simulated": (*set(EngineSettings.model_fields) - _REAL_SERVERS_ONLY,),
+            "vllm": ("dtype", "threads", *SERVER_KNOBS),
+            "sglang": ("dtype", *SERVER_KNOBS),
+            "transformers_serve": ("dtype", "attention", "threads"),
+            "openai": (),
+        }
+        plain = EngineSettings()
+        wrong = [
+            knob
+            for knob in EngineSettings.model_fields
+            if getattr(self.current, knob) != getattr(plain, knob)
+            and knob not in allowed[self.engine]
+        ]
+        if wrong:
+            raise ValueError(f"the engine {self.engine} has no setting {', '.join(wrong)}")
+        return self
+
+    @model_validator(mode="after")
+    def _boundary_fits(self) -> Self:
+        if not self.boundary:
+            return self
+        if self.engine not in SERVERS:
+            raise ValueError(f"a boundary needs a server, and {self.engine} is none")
+        if not any(target.percentile is not None for target in self.targets):
+            raise ValueError("a boundary needs a latency target at a percentile")
         return self
 
     @model_validator(mode="after")

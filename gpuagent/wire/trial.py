@@ -30,7 +30,8 @@ from gpuagent.wire.loaded import LoadedModel as LoadedModel
 from gpuagent.wire.loaded import Perplexity as Perplexity
 from gpuagent.wire.measure import Quantity, RequestRecord, Samples, Validity
 from gpuagent.wire.model import ModelRef
-from gpuagent.wire.settings import EngineSettings
+from gpuagent.wire.serving import RateBoundary, ServeConfig, ServedEngine
+from gpuagent.wire.settings import Engine, EngineSettings
 from gpuagent.wire.units import (
     Bytes,
     Name,
@@ -78,7 +79,10 @@ class KvCacheConfig(WireModel):
 
 
 class VerifyConfig(WireModel):
-    """Interleaved A/B: the spec's settings are A (current), `candidate` is B, fresh seeds."""
+    """Interleaved A/B: the spec's settings are A (current), `candidate` is B, fresh seeds.
+
+    streams: requests in flight at a server, where the workload has no rate.
+    """
 
     experiment: Literal["verify"] = "verify"
     candidate: EngineSettings
@@ -86,6 +90,7 @@ class VerifyConfig(WireModel):
     requests_per_run: Annotated[int, Field(ge=1, le=10_000)] = 6
     perplexity_tokens: Annotated[int, Field(ge=0, le=300_000)] = 1024
     text_path: Annotated[str, Field(max_length=1000)] | None = None
+    streams: Annotated[int, Field(ge=1, le=4096)] = 1
 
 
 class ProfileConfig(WireModel):
@@ -115,7 +120,8 @@ ExperimentConfig = Annotated[
     | KernelsConfig
     | AttentionConfig
     | QuantisationConfig
-    | BatchingConfig,
+    | BatchingConfig
+    | ServeConfig,
     Field(discriminator="experiment"),
 ]
 
@@ -138,21 +144,29 @@ class GridCell(WireModel):
 
 
 class ServerCounters(WireModel):
-    """What a serving engine's own counters said over the measured requests. Shares are of steps.
+    """What a serving engine's own counters said over the measured requests.
 
+    Shares are of `shares_of`: the engine's steps, or samples of its gauges taken once a second.
     full_frac: with a full batch while requests waited. starved_frac: with requests that waited for
     room in the cache. eager_frac: that decoded without a captured graph. mixed_frac: that decoded
-    and computed prompts. kv_peak_frac: highest use of the cache.
+    and computed prompts. kv_peak_frac: highest use of the cache. None: the engine does not say.
     """
 
-    steps: Annotated[int, Field(ge=0)]
+    steps: Annotated[int, Field(ge=0)] | None
     preemptions: Annotated[int, Field(ge=0)]
     running_peak: Annotated[int, Field(ge=0)]
     kv_peak_frac: Annotated[float, Field(ge=0, le=1)]
     full_frac: Annotated[float, Field(ge=0, le=1)]
     starved_frac: Annotated[float, Field(ge=0, le=1)]
-    eager_frac: Annotated[float, Field(ge=0, le=1)]
-    mixed_frac: Annotated[float, Field(ge=0, le=1)]
+    eager_frac: Annotated[float, Field(ge=0, le=1)] | None
+    mixed_frac: Annotated[float, Field(ge=0, le=1)] | None
+    shares_of: Literal["steps", "samples"] = "steps"
+    samples: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def shares_n(self) -> int | None:
+        """How many steps or samples the shares are of."""
+        return self.samples if self.shares_of == "samples" else self.steps
 
 
 class BaselineResult(WireModel):
@@ -173,7 +187,9 @@ class BaselineResult(WireModel):
     arrivals: Literal["closed_loop", "poisson"]
     window_s: Seconds
     peak_memory_bytes: Quantity
-    memory_kind: Literal["cuda_reserved", "process_rss", "simulated"]
+    memory_kind: Literal[
+        "cuda_reserved", "process_rss", "simulated", "server_rss", "server_device", "unknown"
+    ]
     joules_per_token: Quantity
     idle_power_w: Quantity = Quantity(reason="an older agent did not measure it")
     net_joules_per_token: Quantity = Quantity(reason="an older agent did not measure it")
@@ -187,6 +203,20 @@ class BaselineResult(WireModel):
         if (self.perplexity is None) == (self.perplexity_reason is None):
             raise ValueError("give either a perplexity or the reason why there is none")
         return self
+
+
+class ServeResult(BaselineResult):
+    """Evidence of one configuration of a server under load: all that a baseline has but the grid.
+
+    cold.load_s: until the first token of a real completion; imports are part of it.
+    boundary: None where none was asked for, with boundary_reason where it could not be found.
+    """
+
+    experiment: Literal["serve"] = "serve"  # type: ignore[assignment]
+    served: ServedEngine
+    streams: Annotated[int, Field(ge=1)] | None = None
+    boundary: RateBoundary | None = None
+    boundary_reason: Text | None = None
 
 
 class KvPoint(WireModel):
@@ -237,6 +267,8 @@ class VerifyResult(WireModel):
     perplexity_a: Perplexity | None = None
     perplexity_b: Perplexity | None = None
     perplexity_reason: str | None = None
+    served_a: ServedEngine | None = None
+    served_b: ServedEngine | None = None
 
 
 class Artifact(WireModel):
@@ -340,7 +372,8 @@ Measurements = Annotated[
     | KernelsResult
     | AttentionResult
     | QuantisationResult
-    | BatchingResult,
+    | BatchingResult
+    | ServeResult,
     Field(discriminator="experiment"),
 ]
 
@@ -350,12 +383,16 @@ TrialId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f-]{36}$")]
 
 
 class TrialSpec(WireModel):
-    """Everything an agent needs; `python -m gpuagent once` runs exactly this."""
+    """Everything an agent needs; `python -m gpuagent once` runs exactly this.
+
+    endpoint: name of one of the agent's endpoints, for the engine `openai`.
+    """
 
     wire_version: int = WIRE_VERSION
     trial_id: TrialId
     model: ModelRef
-    engine: Literal["transformers", "simulated"] = "transformers"
+    engine: Engine = "transformers"
+    endpoint: Name | None = None
     settings: EngineSettings = EngineSettings()
     workload: Workload
     config: ExperimentConfig

@@ -42,14 +42,19 @@ document.addEventListener("click", async (event) => {
 for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
 
 // Parts of a form that belong to one choice: shown with it, all shown without JavaScript.
-function showParts(group) {
-  const chosen = document.querySelector(`[name="${group}"]:checked`)?.value;
-  for (const part of document.querySelectorAll(`[data-part="${group}"]`)) part.hidden = !part.dataset.value.split(" ").includes(chosen);
+// A part may name several choices: it is shown when one of them has a value of its list.
+function chosen(name) {
+  return document.querySelector(`[name="${name}"]:checked, select[name="${name}"]`)?.value;
 }
-for (const group of new Set([...document.querySelectorAll("[data-part]")].map((part) => part.dataset.part))) {
-  document.addEventListener("change", (event) => { if (event.target.name === group) showParts(group); });
-  showParts(group);
+function showParts() {
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const wanted = part.dataset.value.split(" ");
+    part.hidden = !part.dataset.part.split(" ").some((name) => wanted.includes(chosen(name)));
+  }
 }
+const partNames = new Set([...document.querySelectorAll("[data-part]")].flatMap((part) => part.dataset.part.split(" ")));
+document.addEventListener("change", (event) => { if (partNames.has(event.target.name)) showParts(); });
+showParts();
 
 // A unit and the list of statistics follow the metric of their row.
 function followMetric(row) {

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from advisor.errors import InvalidInput
 from advisor.fleet.models import Agent
+from advisor.knobs import ENGINE_NAMES
 from advisor.pages.forms import config_upload
 from advisor.pages.forms.presets import form_presets
 from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
@@ -25,6 +26,7 @@ from advisor.units import METRIC_NAMES
 from advisor.wire_errors import fields_from_validation_error
 from gpuagent.simulator import MACHINES
 from gpuagent.wire import StudySpec
+from gpuagent.wire.settings import SERVERS
 
 NO_AGENT = ""
 _HINT = {"autocomplete": "off", "spellcheck": "false"}
@@ -120,6 +122,16 @@ class StudyForm(forms.Form):
         [("optimise", "Find a better configuration"), ("diagnose", "Diagnose today's settings")],
     )
     profile = _select("Profile", [("false", "No"), ("true", "Yes, of the current settings")])
+    engine = _select("Engine", ENGINE_NAMES.items())
+    endpoint = forms.ChoiceField(
+        label="Endpoint", required=False, widget=forms.Select({"class": "input"})
+    )
+    boundary = _select(
+        "Highest rate", [("false", "Not searched"), ("true", "Search it for each configuration")]
+    )
+    prefix_cache = _select("Prefix cache", _OPEN_SWITCH)
+    max_context = _number("Longest request", help_text=_ENGINES_CHOICE)
+    tensor_parallel = _number("Tensor parallel", help_text=_ENGINES_CHOICE)
 
     def __init__(
         self,
@@ -141,6 +153,18 @@ class StudyForm(forms.Form):
             data["config_text"] = text
         super().__init__(data, files, initial=initial)
         self.folders = local_models(self.agents)
+        offered = {engine for agent in self.agents for engine in agent.hello.engines}
+        # What no agent offers is not shown; without agents the prediction needs none of them.
+        self.fields["engine"].choices = [
+            (name, title)
+            for name, title in ENGINE_NAMES.items()
+            if name == "transformers" or name in offered
+        ]
+        self.fields["endpoint"].choices = [
+            (name, f"{name} ({agent.slug})")
+            for agent in self.agents
+            for name in agent.hello.endpoints
+        ]
         self.fields["local_model"].widget.choices = self.folders
         self.fields["agent"].choices = [
             *((a.slug, a.slug) for a in self.agents),
@@ -210,17 +234,36 @@ class StudyForm(forms.Form):
             },
             "targets": [row.payload() for row in self.rows],
             "agent": data["agent"] or None,
-            "engine": "simulated" if self.kind == "simulated" else "transformers",
+            "engine": self._engine(),
+            "endpoint": (data["endpoint"] or None) if self._engine() == "openai" else None,
+            "boundary": data["boundary"] == "true" and self._engine() in SERVERS,
             "current": self._current(),
             "goal": data["goal"] or "optimise",
             "profile": data["profile"] == "true",
             "budget_s": budget * 60 if isinstance(budget, float) else budget,
         }
 
+    def _engine(self) -> str:
+        if self.kind == "simulated":
+            return "simulated"
+        return self.cleaned_data["engine"] or "transformers"
+
     def _current(self) -> dict[str, Any]:
         """Settings of the engine that is chosen; what its own fields do not show is left out."""
-        data = self.cleaned_data
-        if self.kind == "simulated":
+        data, engine = self.cleaned_data, self._engine()
+        if engine == "openai":
+            return {}
+        if engine in ("simulated", "vllm", "sglang"):
+            real: dict[str, Any] = {}
+            if engine != "simulated":
+                real = {
+                    "dtype": data["dtype"] or "auto",
+                    "prefix_cache": _SWITCH.get(data["prefix_cache"]),
+                    "max_context": data["max_context"] or None,
+                    "tensor_parallel": data["tensor_parallel"] or None,
+                }
+            if engine == "vllm":
+                real["threads"] = data["threads"] or None
             share = _float(data["memory_share"]) if data["memory_share"] else None
             return {
                 "max_running": data["max_running"] or None,
@@ -229,6 +272,13 @@ class StudyForm(forms.Form):
                 "chunked_prefill": _SWITCH.get(data["chunked_prefill"]),
                 "cuda_graphs": _SWITCH.get(data["cuda_graphs"]),
                 "kv_dtype": data["kv_dtype"] or "auto",
+                **real,
+            }
+        if engine == "transformers_serve":
+            return {
+                "dtype": data["dtype"] or "auto",
+                "attention": data["attention"] or "auto",
+                "threads": data["threads"] or None,
             }
         return {
             "dtype": data["dtype"] or "auto",
@@ -304,8 +354,13 @@ _FIELDS = {
     "current.chunked_prefill": "chunked_prefill",
     "current.cuda_graphs": "cuda_graphs",
     "current.kv_dtype": "kv_dtype",
+    "current.prefix_cache": "prefix_cache",
+    "current.max_context": "max_context",
+    "current.tensor_parallel": "tensor_parallel",
     "agent": "agent",
-    "engine": "agent",
+    "engine": "engine",
+    "endpoint": "endpoint",
+    "boundary": "boundary",
     "goal": "goal",
     "profile": "profile",
     "budget_s": "budget_min",

@@ -73,9 +73,10 @@ def _roofline(
     result: BaselineResult, cell: GridCell, shape: ModelShape | None, bandwidth: float
 ) -> _Roofline | None:
     step_s = median_s(cell.decode_step_s)
-    if not step_s or not bandwidth:
+    weights = result.model.stored_weight_bytes
+    if not step_s or not bandwidth or weights is None:
         return None
-    step_bytes = result.model.stored_weight_bytes * _read_share(shape)
+    step_bytes = weights * _read_share(shape)
     if shape is not None:
         itemsize = DTYPE_BYTES.get(result.model.dtype, 2)
         step_bytes += shape.kv_bytes_for(cell.input_tokens, itemsize)

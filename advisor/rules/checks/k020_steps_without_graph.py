@@ -16,6 +16,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if found is None:
         return not_applicable(ID, "Captured steps were not counted", NO_COUNTERS)
     trial, server = found
+    if server.eager_frac is None or server.steps is None:
+        return not_applicable(ID, "Captured steps were not counted", "An engine that counts them")
     share = units.percent(server.eager_frac)
     item = EvidenceItem(
         text=f"{share} of {server.steps:,} steps decoded without a captured graph",

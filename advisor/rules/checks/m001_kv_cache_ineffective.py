@@ -224,9 +224,9 @@ def _growth(evidence: StudyEvidence, trial: TrialEvidence) -> EvidenceItem | Non
     points = sorted(result.points, key=lambda p: p.context_tokens)
     first, last = points[0], points[-1]
     ratio = sample_ratio(first.cached_step_s, last.cached_step_s)
-    if ratio is None:
-        return None
     weights = result.model.stored_weight_bytes
+    if ratio is None or weights is None:
+        return None
     expected = (weights + last.cache_bytes) / (weights + first.cache_bytes)
     return EvidenceItem(
         text=f"The cached step grows {times(ratio.value)} from {first.context_tokens:,} to "

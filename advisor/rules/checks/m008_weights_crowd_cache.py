@@ -26,9 +26,12 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         return not_applicable(ID, "The weight of the weights is not measured", missing)
     trial, result = found
     model = result.model
-    share = model.stored_weight_bytes / device.memory_bytes
+    weights = model.stored_weight_bytes
+    if weights is None:
+        return not_applicable(ID, "The weight of the weights is not known", "A model loaded here")
+    share = weights / device.memory_bytes
     item = EvidenceItem(
-        text=f"Weights in {model.dtype} take {units.memory(model.stored_weight_bytes)} of "
+        text=f"Weights in {model.dtype} take {units.memory(weights)} of "
         f"{units.memory(device.memory_bytes)}, {units.percent(share)}",
         value=share,
         unit="share",

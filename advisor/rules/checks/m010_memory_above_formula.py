@@ -31,6 +31,10 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         )
     trial, result = found
     weights = result.model.stored_weight_bytes
+    if weights is None or result.memory_kind in ("server_rss", "server_device"):
+        # A server takes its share of the memory at the start, whatever it needs.
+        missing = "The peak of an engine that allocates as it goes"
+        return not_applicable(ID, "A server's memory is reserved, not used", missing)
     tokens, batch = largest_cache(trial)
     cache = batch * shape.kv_bytes_for(tokens, DTYPE_BYTES.get(result.model.dtype, 2))
     plan = estimate.memory

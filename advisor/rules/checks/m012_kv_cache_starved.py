@@ -5,7 +5,14 @@ from __future__ import annotations
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import NO_COUNTERS, hurts, not_applicable, plain, server_counters
+from advisor.rules.support import (
+    NO_COUNTERS,
+    hurts,
+    not_applicable,
+    plain,
+    server_counters,
+    shares_of,
+)
 from advisor.thresholds import CACHE_STARVED_MAX
 
 ID = "kv-cache-starved"
@@ -18,16 +25,21 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     trial, server = found
     share = units.percent(server.starved_frac)
     item = EvidenceItem(
-        text=f"In {share} of {server.steps:,} steps requests waited for room in the cache; "
+        text=f"In {share} of {shares_of(server)} requests waited for room in the cache; "
         f"{server.preemptions:,} were thrown out and computed again; the cache was at most "
         f"{units.percent(server.kv_peak_frac)} full",
         value=server.starved_frac,
-        unit="share of steps",
-        n=server.steps,
+        unit=f"share of {server.shares_of}",
+        n=server.shares_n,
         trial_id=trial.trial_id,
     )
     if server.starved_frac <= CACHE_STARVED_MAX.value and server.preemptions == 0:
-        return plain(ID, Verdict.PASS, f"The cache had room in all but {share} of the steps", item)
+        return plain(
+            ID,
+            Verdict.PASS,
+            f"The cache had room in all but {share} of the {server.shares_of}",
+            item,
+        )
     if not hurts(evidence, "ttft_s", "itl_s", "e2e_s", "output_tok_s"):
         title = "The cache was full at times, within the targets"
         return plain(ID, Verdict.INFORMATIVE, title, item)
@@ -37,7 +49,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL,
-            title=f"Make room in the cache: requests waited for it in {share} of the steps",
+            title=f"Make room in the cache: requests waited for it in {share} of the "
+            f"{server.shares_of}",
             summary="A request without room waits; one that is thrown out computes its whole "
             "prompt a second time.",
             evidence=(item,),

@@ -30,12 +30,15 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if any(dtype_of(other) != "float32" for other in baselines(evidence)):
         missing = "Nothing: 16 bit was measured (dtype-slower)"
         return not_applicable(ID, "float32 is in use and compared by measurement", missing)
+    weights = model.stored_weight_bytes
+    if weights is None:
+        return not_applicable(ID, "The size of the weights is not known", "A model loaded here")
     half = "bfloat16" if _takes_bfloat16(evidence) else "float16"
     items = [
         EvidenceItem(
-            text=f"{units.memory(model.stored_weight_bytes)} of weights in float32 are read per "
-            f"step; {half} has {units.memory(model.stored_weight_bytes / 2)}",
-            value=model.stored_weight_bytes,
+            text=f"{units.memory(weights)} of weights in float32 are read per "
+            f"step; {half} has {units.memory(weights / 2)}",
+            value=weights,
             unit="B",
             trial_id=trial.trial_id,
         )

@@ -57,7 +57,12 @@ def check(evidence: StudyEvidence) -> list[Finding]:
 
 def _remedy(server: ServerCounters | None) -> str:
     """In a server prompts of others come first; an engine in the process serves one at a time."""
-    if server is not None:
+    if server is not None and server.mixed_frac is None:
+        return (
+            "A server computes prompts of others between tokens: lower the tokens per step "
+            "(max_batched_tokens) or prefill in chunks."
+        )
+    if server is not None and server.mixed_frac is not None:
         return (
             f"{units.percent(server.mixed_frac)} of the steps also computed someone's prompt: "
             "lower the tokens per step (max_batched_tokens) or prefill in chunks."

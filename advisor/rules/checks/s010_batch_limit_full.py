@@ -5,7 +5,14 @@ from __future__ import annotations
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import NO_COUNTERS, hurts, not_applicable, plain, server_counters
+from advisor.rules.support import (
+    NO_COUNTERS,
+    hurts,
+    not_applicable,
+    plain,
+    server_counters,
+    shares_of,
+)
 from advisor.thresholds import BATCH_FULL_MAX
 
 ID = "batch-limit-full"
@@ -18,25 +25,30 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     trial, server = found
     share = units.percent(server.full_frac)
     item = EvidenceItem(
-        text=f"In {share} of {server.steps:,} steps {server.running_peak:,} requests ran, the most "
+        text=f"In {share} of {shares_of(server)} {server.running_peak:,} requests ran, the most "
         f"that may, while others waited; the cache was at most {units.percent(server.kv_peak_frac)}"
         " full",
         value=server.full_frac,
-        unit="share of steps",
-        n=server.steps,
+        unit=f"share of {server.shares_of}",
+        n=server.shares_n,
         trial_id=trial.trial_id,
     )
     if server.full_frac <= BATCH_FULL_MAX.value:
-        return plain(ID, Verdict.PASS, f"The batch was full in {share} of the steps", item)
+        return plain(
+            ID, Verdict.PASS, f"The batch was full in {share} of the {server.shares_of}", item
+        )
     if not hurts(evidence, "ttft_s", "e2e_s", "output_tok_s"):
-        title = f"Requests waited for a place in {share} of the steps, within the targets"
+        title = (
+            f"Requests waited for a place in {share} of the {server.shares_of}, within the targets"
+        )
         return plain(ID, Verdict.INFORMATIVE, title, item)
     more = 2 * server.running_peak
     return [
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL,
-            title=f"Let more requests run: all places were taken in {share} of the steps",
+            title=f"Let more requests run: all places were taken in {share} of the "
+            f"{server.shares_of}",
             summary="What waits for a place adds to the time to first token, and a larger batch "
             "costs each token little as long as memory bandwidth is the limit.",
             evidence=(item,),

@@ -19,6 +19,10 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if found is None:
         return not_applicable(ID, "Steps with prompts were not counted", NO_COUNTERS)
     trial, server = found
+    if server.mixed_frac is None or server.steps is None:
+        return not_applicable(
+            ID, "Steps with prompts were not counted", "An engine that counts them"
+        )
     share = units.percent(server.mixed_frac)
     budget = trial.settings.max_batched_tokens
     prompt = evidence.spec.workload.input_tokens.mean
