@@ -25,11 +25,20 @@ from gpuagent.load.client import Endpoint
 from gpuagent.load.driver import LoadRun, loop_factory, run_load
 from gpuagent.load.locust_run import run_users
 from gpuagent.load.mock import MockSettings, serve_forever
-from gpuagent.load.plan import PATHS, Planner
+from gpuagent.load.plan import PATHS, Planner, TextPrompts
+from gpuagent.load.probe import Probe
 from gpuagent.load.report import read_target, report
-from gpuagent.load.show import show_boundary, show_point, show_report
+from gpuagent.load.robustness import RobustnessOptions, run_robustness
+from gpuagent.load.show import (
+    show_boundary,
+    show_check,
+    show_point,
+    show_report,
+    show_robustness,
+)
 from gpuagent.load.traffic import DEFAULT_DURATION_S, open_times, without_warmup
 from gpuagent.load.workload import make_planner
+from gpuagent.text import built_in
 from gpuagent.wire.measure import RequestRecord
 from gpuagent.wire.sla import SlaTarget
 
@@ -86,6 +95,37 @@ def load(args: argparse.Namespace) -> int:
     else:
         show_report(found, Console())
     return exit_code(found)
+
+
+def robustness(args: argparse.Namespace) -> int:
+    """Misuse the server and print how it took it."""
+    key = _key(args.key_env)
+    Endpoint.parse(args.url, PATHS[args.api], key=key)
+    probe = Probe(
+        args.url,
+        args.model or _first_model(args.url, key),
+        api=args.api,
+        prompts=TextPrompts(built_in().text),
+        key=key,
+        patience_s=args.timeout,
+        ignore_eos=not args.no_ignore_eos,
+    )
+    options = RobustnessOptions(
+        burst=args.burst,
+        cancelled=args.cancelled,
+        watch_s=args.watch,
+        patience_s=args.timeout,
+        context_tokens=args.context_tokens,
+        ends_by_itself=args.no_ignore_eos,
+    )
+    console = Console()
+    if args.json:
+        found = run_robustness(probe, options)
+        print(found.model_dump_json(indent=2))  # noqa: T201
+    else:
+        found = run_robustness(probe, options, on_check=lambda one: show_check(one, console))
+        show_robustness(found, console)
+    return {"pass": EXIT_OK, "fail": EXIT_BAD, "cannot_tell": EXIT_NOT_PROVEN}[found.verdict]
 
 
 def _boundary(
@@ -145,6 +185,11 @@ def mock(args: argparse.Namespace) -> int:
         per_request_s=args.per_request,
         queue_limit=args.queue_limit,
         max_context=args.max_context,
+        long_prompt=args.long_prompt,
+        overload_status=args.overload_status,
+        kv_tokens=args.kv_tokens,
+        ignore_disconnects=args.ignore_disconnects,
+        leak_kv=args.leak_kv,
         refuse_frac=args.refuse,
         cut_frac=args.cut,
         hang_frac=args.hang,
@@ -252,12 +297,10 @@ def _key(variable: str | None) -> str | None:
 
 def _first_model(url: str, key: str | None) -> str:
     endpoint = Endpoint.parse(url, "/v1/models", key=key)
-    scheme = "https" if endpoint.tls else "http"
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         reply = httpx.get(
-            f"{scheme}://{host}:{endpoint.port}{endpoint.path}",
+            endpoint.url,
             headers=headers,
             timeout=10,
             # The traffic itself takes no proxy either.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpuagent.load.boundary import Boundary, Point
+from gpuagent.wire.robustness import RobustnessCheck, RobustnessResult
 
 _STYLES = {"valid": "green", "warn": "yellow", "invalid": "red"}
+_CHECKED = {
+    "pass": ("green", "pass"),
+    "fail": ("red", "fail"),
+    "cannot_tell": ("yellow", "cannot tell"),
+}
 _NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "e2e_s": "E2E"}
 
 
@@ -93,6 +100,22 @@ def show_boundary(found: Boundary, console: Console) -> None:
             *(_ms(t.value, t.low, t.high) for t in point.targets),
         )
     console.print(table)
+
+
+def show_check(check: RobustnessCheck, console: Console) -> None:
+    """One line of a robustness test, as soon as it is known."""
+    style, word = _CHECKED[check.verdict]
+    console.print(f"[{style}]{word:11}[/] {check.name}: {escape(check.sentence)}", highlight=False)
+
+
+def show_robustness(found: RobustnessResult, console: Console) -> None:
+    """The result in a sentence, after its lines."""
+    counts = Counter(check.verdict for check in found.checks)
+    console.print(
+        f"{counts['pass']} passed, {counts['fail']} failed, {counts['cannot_tell']} cannot be told "
+        f"({found.duration_s:.0f} s)",
+        highlight=False,
+    )
 
 
 def _judgement(point: Point) -> str:
