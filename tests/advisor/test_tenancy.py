@@ -38,6 +38,7 @@ from advisor.studies.models import Attempt, StoredArtifact, Study, Trial
 from advisor.studies.states import TrialState
 from gpuagent.wire import WIRE_VERSION, HubModel
 from tests import builders, factories
+from tests.advisor.imports.samples import LOCUST
 
 
 class Access(Enum):
@@ -108,6 +109,7 @@ ROUTES: dict[str, Route] = {
     "api/v1/estimates": one(
         READ, "POST", bodies={"POST": {"model": "Qwen/Qwen3-8B", "gpu": "H100 SXM"}}
     ),
+    "api/v1/imports": one(READ, "POST", bodies={"POST": {"content": LOCUST}}),
     "api/v1/gpus": one(READ),
     "api/v1/gpus/<str:name>/price": Route(
         {"PUT": MANAGE, "DELETE": MANAGE},
