@@ -63,6 +63,9 @@ def _add_load(commands: Any) -> None:
         "--warmup", type=not_negative, default=0.0, help="first seconds, sent but not counted"
     )
     amount.add_argument("--timeout", type=positive, default=600.0, help="seconds of one request")
+    amount.add_argument(
+        "--processes", type=count, default=1, help="that send, for rates beyond one core"
+    )
 
     shape = load.add_argument_group("requests")
     shape.add_argument("--arrivals", choices=("poisson", "constant", "bursty"), default="poisson")
@@ -70,9 +73,21 @@ def _add_load(commands: Any) -> None:
         "--burstiness", type=positive, default=0.25, help="gamma shape of bursty arrivals, up to 1"
     )
     shape.add_argument("--replay-speed", type=positive, default=1.0)
-    lengths = "tokens: 256, uniform:64:512, lognormal:MEAN:P95 or file:PATH"
-    shape.add_argument("--input-tokens", default="128", help=lengths)
-    shape.add_argument("--output-tokens", default="64", help=lengths)
+    shape.add_argument(
+        "--preset",
+        choices=("chat", "api", "edge", "batch"),
+        default=None,
+        help="lengths and targets of a scenario, where none are given",
+    )
+    lengths = "tokens: 256, uniform:64:512, lognormal:MEAN:P95[:MAXIMUM] or file:PATH; default "
+    shape.add_argument("--input-tokens", default=None, help=f"{lengths} 128")
+    shape.add_argument("--output-tokens", default=None, help=f"{lengths} 64")
+    shape.add_argument(
+        "--turns", type=count, default=1, help="turns of a session, each with all before it"
+    )
+    shape.add_argument(
+        "--think-time", type=not_negative, default=0.0, help="seconds between turns; default 0"
+    )
     shape.add_argument(
         "--prompts",
         metavar="FILE",

@@ -46,6 +46,14 @@ def show_report(found: dict[str, Any], console: Console) -> None:
             console.print(f"Too few: {reason}", highlight=False)
         if found["loop"] == "closed":
             console.print("Closed loop: these are no latencies at a rate", highlight=False)
+    for row in found["turns"]:
+        if row["ttft_s_mean"] is not None:
+            console.print(
+                f"Turn {row['turn']}: {row['n']:,} requests of "
+                f"{row['input_tokens_mean']:,.0f} tokens, TTFT "
+                f"{_ms(row['ttft_s_mean'], row['ttft_s_low'], row['ttft_s_high'])} ms",
+                highlight=False,
+            )
     for target in found["targets"]:
         console.print(
             f"{escape(target['target'])}: {target['verdict'].replace('_', ' ')} "

@@ -48,8 +48,13 @@ def without_warmup(run: LoadRun, warmup_s: float) -> LoadRun:
         return run
     # The clock's own rounding must not drop the request that is due at the very end.
     first_s = warmup_s - _CLOCK_ROUNDING_S
-    kept = tuple(_shifted(r, warmup_s) for r in run.records if r.intended_s >= first_s)
-    return replace(run, records=kept, wall_s=max(0.0, run.wall_s - warmup_s))
+    kept = [i for i, record in enumerate(run.records) if record.intended_s >= first_s]
+    return replace(
+        run,
+        records=tuple(_shifted(run.records[i], warmup_s) for i in kept),
+        turns=tuple(run.turns[i] for i in kept) if run.turns else (),
+        wall_s=max(0.0, run.wall_s - warmup_s),
+    )
 
 
 def _shifted(record: RequestRecord, by_s: float) -> RequestRecord:
