@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpuagent.errors import ConfigError
 from gpuagent.load.arrivals import read_replay
+from gpuagent.load.boundary import UNITS
 from gpuagent.load.boundary_run import boundary_report, run_boundary
 from gpuagent.load.client import Endpoint
 from gpuagent.load.driver import LoadRun, loop_factory, run_load
@@ -146,7 +147,7 @@ def _boundary(
             endpoint,
             targets,
             should_stop=interrupt,
-            on_point=lambda point: show_point(point, progress_lines),
+            on_point=lambda point: show_point(point, progress_lines, UNITS[args.boundary]),
         )
     shown = boundary_report(found, asked_of(args), stopped=interrupt.asked)
     if args.json:
@@ -162,8 +163,13 @@ def check_combination(args: argparse.Namespace) -> None:
     """Raises ConfigError for settings that the chosen kind of traffic would not use."""
     if not args.boundary and not (args.rate or args.replay or args.concurrency or args.users):
         raise ConfigError("give --rate, --replay, --concurrency, --users or --boundary")
-    if args.boundary and (args.replay or args.concurrency or args.users or args.records):
-        raise ConfigError("--boundary goes with --rate alone, which is where it starts")
+    if args.boundary:
+        other = "rate" if args.boundary == "concurrency" else "concurrency"
+        if args.replay or args.users or args.records or getattr(args, other):
+            raise ConfigError(
+                f"--boundary over {args.boundary} goes with --{args.boundary} alone, which is "
+                "where it starts"
+            )
     kind = "--users" if args.users else "--boundary" if args.boundary else "this traffic"
     users_only, boundary_only = ("spawn_rate", "run_time"), ("points",)
     for name in ("turns", "processes"):
@@ -340,7 +346,7 @@ def use_preset(args: argparse.Namespace) -> None:
 
 def preset_targets(args: argparse.Namespace) -> list[SlaTarget]:
     """The preset's targets that requests can be judged by: percentiles of a latency."""
-    if not args.preset or args.concurrency or args.users:
+    if not args.preset or args.users or (args.concurrency and not args.boundary):
         return []
     return [t for t in TRAFFIC[args.preset].targets if t.metric in LATENCIES and t.percentile]
 

@@ -47,8 +47,12 @@ def _add_load(commands: Any) -> None:
 
     load.add_argument(
         "--boundary",
-        action="store_true",
-        help="search the highest rate that meets every --target, from --rate (1 a second) on",
+        choices=("rate", "concurrency"),
+        nargs="?",
+        const="rate",
+        default=None,
+        help="search the highest rate that meets every --target, from --rate (1 a second) on; or "
+        "the highest concurrency, from --concurrency (1) on",
     )
     load.add_argument("--points", type=count, default=None, help="of --boundary at most; default 8")
 

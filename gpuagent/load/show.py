@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpuagent.load.boundary import Boundary, Point
+from gpuagent.load.boundary import UNITS, Boundary, Point
 from gpuagent.wire.robustness import RobustnessCheck, RobustnessResult
 
 _STYLES = {"valid": "green", "warn": "yellow", "invalid": "red"}
@@ -62,19 +62,20 @@ def show_report(found: dict[str, Any], console: Console) -> None:
         )
 
 
-def show_point(point: Point, console: Console) -> None:
+def show_point(point: Point, console: Console, unit: str) -> None:
     """One line while a search goes on."""
     console.print(
-        f"{point.rate_per_s:.4g} a second: {_judgement(point)} ({point.requests:,} requests)",
+        f"{point.rate_per_s:.4g} {unit}: {_judgement(point)} ({point.requests:,} requests)",
         highlight=False,
     )
 
 
 def show_boundary(found: Boundary, console: Console) -> None:
     """The boundary, what of it is proven, and the curve it was found on."""
+    unit = UNITS[found.over]
     if found.rate_per_s is not None and found.low is not None and found.high is not None:
         console.print(
-            f"Boundary: {found.rate_per_s:.4g} requests a second "
+            f"Boundary: {found.rate_per_s:.4g} requests {unit} "
             f"(met at {found.low:.4g}, missed at {found.high:.4g}; {found.reason})",
             highlight=False,
         )
@@ -82,19 +83,24 @@ def show_boundary(found: Boundary, console: Console) -> None:
         console.print(f"No boundary: {found.reason}", highlight=False)
     if found.proven_per_s is not None:
         console.print(
-            f"Proven with {found.confidence:.0%} confidence: {found.proven_per_s:.4g} a second",
+            f"Proven with {found.confidence:.0%} confidence: {found.proven_per_s:.4g} {unit}",
             highlight=False,
         )
     else:
-        console.print("Not proven at any measured rate", highlight=False)
+        console.print(f"Not proven at any measured {found.over}", highlight=False)
     if found.needed_requests is not None and found.low is not None:
         console.print(
-            f"A proof at {found.low:.4g} a second needs {found.needed_requests:,} requests in "
+            f"A proof at {found.low:.4g} {unit} needs {found.needed_requests:,} requests in "
             "one run",
             highlight=False,
         )
     table = Table(title="Percentile of each target in ms, with 95 % intervals")
-    for column in ("requests/s", "n", "targets", "goodput"):
+    for column in (
+        "requests/s" if found.over == "rate" else "in flight",
+        "n",
+        "targets",
+        "goodput",
+    ):
         table.add_column(column, justify="right")
     points = sorted(found.points, key=lambda p: p.rate_per_s)
     for target in points[0].targets if points else ():
