@@ -172,8 +172,8 @@ def test_the_search_needs_a_target_and_no_other_traffic(capsys) -> None:
     assert "give --rate" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("limit", [1, 7, 40, 300])
-def test_the_highest_concurrency_is_a_whole_number(limit: int) -> None:
+@pytest.mark.parametrize(("limit", "start"), [(1, 1), (7, 1), (40, 4), (300, 32)])
+def test_the_highest_concurrency_is_a_whole_number(limit: int, start: int) -> None:
     asked: list[float] = []
 
     def measure(level: float, index: int) -> Point:
@@ -187,7 +187,7 @@ def test_the_highest_concurrency_is_a_whole_number(limit: int) -> None:
         ]
         return make_point(level, records, TARGET, over="concurrency")
 
-    found = find_boundary(measure, over="concurrency")
+    found = find_boundary(measure, start_per_s=start, over="concurrency")
     assert all(level == int(level) >= 1 for level in asked)
     assert len(set(asked)) == len(asked) <= 8
     assert found.low <= limit < found.high <= max(found.low + 1, 1.05 * found.low)
