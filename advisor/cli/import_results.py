@@ -29,8 +29,6 @@ from advisor.imports import (
 )
 from gpuagent.wire.sla import parse_target
 
-_NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "tpot_s": "TPOT", "e2e_s": "E2E"}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the subcommand."""
@@ -105,12 +103,12 @@ def _show(trial: ImportedTrial, statuses: Sequence[ImportedStatus], console: Con
     for one in trial.metrics:
         if one.reason is None:
             values = (one.mean, one.p50, one.p90, one.p95, one.p99)
-            table.add_row(_NAMES[one.metric], *map(units.seconds, values), units.count(one.n))
+            table.add_row(one.name, *map(units.seconds, values), units.count(one.n))
     if table.row_count:
         console.print(table)
     for one in trial.metrics:
         told = one.reason or one.definition
-        console.print(f"{_NAMES[one.metric]}: {escape(told)}", highlight=False, soft_wrap=True)
+        console.print(f"{one.name}: {escape(told)}", highlight=False, soft_wrap=True)
     for note in trial.notes:
         console.print(escape(note), highlight=False, soft_wrap=True)
     for status in statuses:

@@ -11,7 +11,7 @@ from gpuagent.wire.measure import Quantity, RequestRecord
 
 Tool = Literal["vllm bench serve", "guidellm", "aiperf", "locust"]
 MetricName = Literal["ttft_s", "itl_s", "tpot_s", "e2e_s"]
-METRICS: tuple[MetricName, ...] = ("ttft_s", "itl_s", "tpot_s", "e2e_s")
+NAMES: dict[MetricName, str] = {"ttft_s": "TTFT", "itl_s": "ITL", "tpot_s": "TPOT", "e2e_s": "E2E"}
 
 
 class ImportedMetric(WireModel):
@@ -31,6 +31,11 @@ class ImportedMetric(WireModel):
     n: int | None = None
     definition: str = ""
     reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return NAMES[self.metric]
 
     def value(self, statistic: str) -> float | None:
         """The number of `mean` or a percentile."""

@@ -175,6 +175,7 @@ ROUTES: dict[str, Route] = {
     "traces/<uuid:trace_id>/": one(READ, own=True),
     "traces/<uuid:trace_id>/compare/": one(READ, own=True, query="?before={trace_id}"),
     "traces/<uuid:trace_id>/delete/": one(WRITE, "POST", own=True),
+    "imports/": Route({"GET": READ, "POST": READ}, bodies={"POST": "import_form"}),
     "model/": one(READ, "GET", "POST"),
     "agents/": one(READ),
     "agents/add/": one(MANAGE, "POST"),
@@ -247,6 +248,10 @@ class World:
     def study_body(self) -> dict[str, Any]:
         spec = builders.make_study_spec(agent=self.agent.slug)
         return spec.model_dump(mode="json")
+
+    @property
+    def import_form(self) -> dict[str, Any]:
+        return {"file": SimpleUploadedFile("stats.csv", LOCUST.encode())}
 
     @property
     def upload(self) -> dict[str, Any]:
