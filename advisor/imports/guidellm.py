@@ -26,6 +26,7 @@ _NAMES: tuple[tuple[MetricName, str, float, str], ...] = (
     ("e2e_s", "request_latency", 1.0, "from the real start of the request"),
 )  # fmt: skip
 _OPEN = ("constant", "poisson", "async")
+_MOST_BENCHMARKS = 200
 
 
 def matches(document: Any) -> bool:
@@ -39,6 +40,8 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
     benchmarks = sequence(document["benchmarks"], "benchmarks")
     if not benchmarks:
         raise ImportRefused("benchmarks", "is empty: the file holds no finished benchmark")
+    if len(benchmarks) > _MOST_BENCHMARKS:
+        raise ImportRefused("benchmarks", f"holds more than {_MOST_BENCHMARKS}: split the file")
     version = words(meta.get("guidellm_version"), 50)
     return tuple(
         _trial(mapping(one, f"benchmarks.{i}"), i, version) for i, one in enumerate(benchmarks)

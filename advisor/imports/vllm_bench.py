@@ -46,6 +46,10 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
         notes.append(
             f"max_concurrency of {concurrency:g} holds requests back; that wait is in no latency."
         )
+    if asked is None and concurrency is None:
+        notes.append("All requests were sent at once: these are the latencies of a burst.")
+    elif concurrency is not None:
+        notes.append("Requests waited for a free stream: these are no latencies at a rate.")
     records = _records(document, notes)
     return (
         ImportedTrial(
@@ -53,7 +57,7 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
             tool_version=None,
             label=words(document.get("label")) or words(document.get("date")) or "run",
             model=words(document.get("model_id")),
-            loop="open" if asked is not None and concurrency is None else "closed",
+            loop="open" if concurrency is None else "closed",
             asked_rate_per_s=asked,
             concurrency=int(concurrency) if concurrency else None,
             requests=completed + int(failed or 0),

@@ -180,6 +180,7 @@ class _Generation:
         """Make one token; True after the last."""
         self._left -= 1
         if self.cut_after is not None and self._tokens - self._left > self.cut_after:
+            self._connection.server.live.discard(self)
             self._connection.cut()
             return True
         if self._left > 0:

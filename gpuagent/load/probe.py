@@ -22,6 +22,8 @@ _PROMPT_TOKENS = 32
 _GAP_TOKENS = 16
 _STATE_TIMEOUT_S = 5.0
 _SHOWN_BYTES = 20_000
+_FIRST = asyncio.FIRST_COMPLETED
+REFUSED = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Left:
     """Requests that were left. seen_open: how many /metrics showed meanwhile; None: not told.
-    error: why there was nothing to leave."""
+    error: why there was nothing to leave; refused: the server had no room for that many."""
 
     seen_open: int | None
     error: str | None = None
+    refused: bool = False
 
 
 class Probe:
@@ -158,37 +161,54 @@ class Probe:
     async def leave(self, tokens: int, *, count: int, stream: bool, after_s: float) -> Left:
         """Begin `count` answers of `tokens` tokens and close their connections `after_s` after
         the first tokens; after the request, where they are no streams."""
-        begun = [asyncio.Event() for _ in range(count)]
-        tasks = [asyncio.create_task(self._begin(tokens, event, stream=stream)) for event in begun]
+        begun: list[asyncio.Future[None]] = [
+            asyncio.get_running_loop().create_future() for _ in range(count)
+        ]
+        tasks = [asyncio.create_task(self._begin(tokens, one, stream=stream)) for one in begun]
         try:
-            async with asyncio.timeout(self._patience_s):
-                await asyncio.gather(*(event.wait() for event in begun))
+            settled = [
+                asyncio.ensure_future(_either(*pair)) for pair in zip(begun, tasks, strict=True)
+            ]
+            first: list[asyncio.Future[Any]] = [
+                *begun,
+                asyncio.gather(*tasks, return_exceptions=True),
+            ]
+            await asyncio.wait(first, timeout=self._patience_s, return_when=_FIRST)
+            # Those that the server lets wait longer are left while they wait.
+            await asyncio.wait(settled, timeout=after_s)
             await asyncio.sleep(after_s)
             seen = (await self.state()).open_requests
-        except TimeoutError:
-            return Left(None, f"no first token within {self._patience_s:g} s")
         finally:
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-        failed = [str(one) for one in ended if isinstance(one, httpx.HTTPError | _RefusedError)]
-        return Left(seen, failed[0] if failed else None)
+        failed = [one for one in ended if isinstance(one, httpx.HTTPError | _RefusedError)]
+        refused = [one for one in failed if getattr(one, "for_want_of_room", False)]
+        broken = [
+            one
+            for one in failed
+            if one not in refused and not isinstance(one, httpx.TimeoutException)
+        ]
+        if broken:
+            return Left(seen, str(broken[0]) or type(broken[0]).__name__)
+        if any(one.done() for one in begun):
+            return Left(seen)
+        if len(refused) < count:
+            return Left(None, f"no first token within {self._patience_s:g} s")
+        return Left(seen, str(refused[0]), refused=True)
 
-    async def _begin(self, tokens: int, begun: asyncio.Event, *, stream: bool) -> None:
-        try:
-            if not stream:
-                begun.set()
-                body = self._body(tokens, prompt=None, stream=False)
-                await self._client.post(self.url + self._path, content=body)
-                return
-            async with self._stream(tokens) as reply:
-                if reply.status_code != 200:
-                    raise _RefusedError(f"a long request was answered {reply.status_code}")
-                async for line in reply.aiter_lines():
-                    if line.startswith("data:"):
-                        begun.set()
-        finally:
-            begun.set()
+    async def _begin(self, tokens: int, begun: asyncio.Future[None], *, stream: bool) -> None:
+        if not stream:
+            begun.set_result(None)
+            body = self._body(tokens, prompt=None, stream=False)
+            await self._client.post(self.url + self._path, content=body)
+            return
+        async with self._stream(tokens) as reply:
+            if reply.status_code != 200:
+                raise _RefusedError(reply.status_code)
+            async for line in reply.aiter_lines():
+                if line.startswith("data:") and not begun.done():
+                    begun.set_result(None)
 
     def _stream(self, tokens: int) -> Any:
         body = self._body(tokens, prompt=None, stream=True)
@@ -225,6 +245,15 @@ class Probe:
 
 class _RefusedError(Exception):
     """A request that was to be left did not begin."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"a long request was answered {status}")
+        self.for_want_of_room = status in REFUSED
+
+
+async def _either(begun: asyncio.Future[None], task: asyncio.Task[None]) -> None:
+    """Until a request has begun, or is over without having."""
+    await asyncio.wait([begun, task], return_when=_FIRST)
 
 
 def _reply(status: int, content: bytes, began: float, headers: httpx.Headers) -> Reply:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuagent.load.probe import Probe, Reply
+from gpuagent.load.probe import REFUSED, Probe, Reply
 from gpuagent.load.server_state import ServerState
 from gpuagent.wire.robustness import RobustnessCheck, RobustnessResult
 
@@ -30,7 +30,6 @@ _GIVE_UP_S = 1.0
 _BURST_TOKENS = 32
 _MOST_PROMPT_TOKENS = 4_000_000
 _FAR_TOO_MANY = 100_000_000
-_REFUSED = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +151,9 @@ class _Test:
         left = await self._probe.leave(
             tokens, count=count, stream=stream, after_s=min(_GIVE_UP_S, lasts_s / 4)
         )
+        if left.refused:
+            self._cannot(name, f"Cannot tell whether it stops: {left.error}, so give fewer")
+            return
         if left.error is not None:
             self._failed(name, f"Before anything was left: {left.error}")
             return
@@ -275,7 +277,7 @@ class _Test:
         burst = self._options.burst
         replies = await asyncio.gather(*(self._probe.ask(_BURST_TOKENS) for _ in range(burst)))
         answered = [reply for reply in replies if reply.status == 200]
-        refused = [reply for reply in replies if reply.status in _REFUSED]
+        refused = [reply for reply in replies if reply.status in REFUSED]
         failed = [reply for reply in replies if reply not in answered and reply not in refused]
         parts = [f"{burst} requests at once: {len(answered)} answered"]
         if answered:

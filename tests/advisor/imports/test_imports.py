@@ -56,6 +56,12 @@ def test_vllm_with_sums_alone_proves_nothing() -> None:
     assert "no p95" in absent.reason
 
 
+def test_vllm_all_at_once_is_a_burst() -> None:
+    (trial,) = read(samples.vllm(request_rate="inf"))
+    assert (trial.loop, trial.asked_rate_per_s) == ("open", None)
+    assert any("burst" in note for note in trial.notes)
+
+
 def test_chunks_of_several_tokens_do_not_hide_throughput() -> None:
     (trial,) = read(samples.vllm(itls=[[0.01]] * 200))
     (status,) = judged(trial, "output_tok_s:mean>=3.9")
@@ -132,6 +138,7 @@ def test_locust_knows_whole_requests_only() -> None:
         (json.dumps(samples.vllm(errors={"a": 1})).encode(), "errors"),
         (json.dumps({"benchmarks": []}).encode(), "benchmarks"),
         (json.dumps({"benchmarks": [3]}).encode(), "benchmarks.0"),
+        (json.dumps({"benchmarks": [{}] * 201}).encode(), "benchmarks"),
         (json.dumps({"benchmarks": [{}]}).encode(), "benchmarks.0.metrics"),
         (
             json.dumps(samples.guidellm(time_to_first_token_ms=4)).encode(),

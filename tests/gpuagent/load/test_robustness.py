@@ -64,12 +64,14 @@ def test_a_server_that_works_on_for_nobody_and_keeps_its_memory_fails(capsys) ->
 
 
 def test_an_overloaded_server_may_refuse_and_may_not_fail(capsys) -> None:
-    _, found = examine(capsys, queue_limit=2, long_prompt="cut")
+    _, found = examine(capsys, queue_limit=1, long_prompt="cut", slots=1)
     check = line(found, "overload")
     assert (check.verdict, check.value) == ("pass", 0)
     assert "refused with 429" in check.sentence
     check = line(found, "long_prompt")
     assert (check.verdict, check.value) == ("fail", 200)
+    # Of three streams one runs, one waits and one is refused: the two are left.
+    assert line(found, "cancelled_streams").verdict == "pass", line(found, "cancelled_streams")
     code, found = examine(capsys, queue_limit=2, overload_status=500, long_prompt="fail")
     check = line(found, "long_prompt")
     assert (check.verdict, check.value) == ("fail", 500)
