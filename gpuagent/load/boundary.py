@@ -230,6 +230,8 @@ def _conclude(points: Sequence[Point], *, done: bool, over: Over) -> Boundary:
         reason = f"missed already at {high:.4g} {unit}"
     elif high is None:
         reason = f"met at every measured {over}, up to {low:.4g} {unit}"
+    elif done and over == "concurrency" and high - low <= 1:
+        reason = "nothing lies between"
     elif done:
         reason = f"bracketed within {high / low - 1:.1%}"
     else:

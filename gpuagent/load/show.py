@@ -119,7 +119,11 @@ def show_boundary(found: Boundary, console: Console) -> None:
 def show_check(check: RobustnessCheck, console: Console) -> None:
     """One line of a robustness test, as soon as it is known."""
     style, word = _CHECKED[check.verdict]
-    console.print(f"[{style}]{word:11}[/] {check.name}: {escape(check.sentence)}", highlight=False)
+    console.print(
+        f"[{style}]{word:11}[/] {check.name}: {escape(check.sentence)}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def show_robustness(found: RobustnessResult, console: Console) -> None:

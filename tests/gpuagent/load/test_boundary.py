@@ -192,6 +192,7 @@ def test_the_highest_concurrency_is_a_whole_number(limit: int, start: int) -> No
     assert len(set(asked)) == len(asked) <= 8
     assert found.low <= limit < found.high <= max(found.low + 1, 1.05 * found.low)
     assert found.over == "concurrency"
+    assert (found.reason == "nothing lies between") == (found.high - found.low == 1)
 
 
 def test_one_request_in_flight_may_be_too_many() -> None:
