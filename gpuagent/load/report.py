@@ -178,7 +178,7 @@ def report(
             "counted_by": list(run.counted),
             "unexpected_lengths": run.unexpected_lengths,
         },
-        "turns": _turns(run) if usable else [],
+        "turns": _turns(run, usable=usable),
         "peak_in_flight": run.peak_in_flight,
         "targets": [asdict(result) for result in results],
         "goodput": {
@@ -188,19 +188,21 @@ def report(
     }
 
 
-def _turns(run: LoadRun) -> list[dict[str, Any]]:
-    """Each turn of the sessions: how long its prompt was, how soon its first token came."""
+def _turns(run: LoadRun, *, usable: bool) -> list[dict[str, Any]]:
+    """Each turn of the sessions: how long its prompt was, how soon its first token came (None in
+    an invalid run)."""
     rows = []
     for turn in sorted(set(run.turns)):
         mine = [r for r, place in zip(run.records, run.turns, strict=True) if place == turn]
         metrics = request_metrics(mine)
-        ttft = summarise(metrics.ttft_s) if metrics.succeeded else None
+        ttft = summarise(metrics.ttft_s) if metrics.succeeded and usable else None
+        lengths = metrics.input_tokens
         rows.append(
             {
                 "turn": turn + 1,
                 "n": metrics.sent,
                 "failed": metrics.failed,
-                "input_tokens_mean": float(metrics.input_tokens.mean()) if ttft else None,
+                "input_tokens_mean": float(lengths.mean()) if lengths.size else None,
                 "ttft_s_mean": ttft.mean if ttft else None,
                 "ttft_s_low": ttft.mean_low if ttft else None,
                 "ttft_s_high": ttft.mean_high if ttft else None,

@@ -36,7 +36,7 @@ def test_each_turn_carries_the_answers_before_it(capsys, tmp_path: Path, traffic
     ends = sorted(r["token_s"][-1] + 0.02 for r in records if r["turn"] < 2)
     later = sorted(r["intended_s"] for r in records if r["turn"] > 0)
     assert len(firsts) == 6
-    assert later == pytest.approx(ends, abs=0.01)
+    assert later == pytest.approx(ends, abs=0.05)
 
 
 def test_a_failed_turn_ends_its_session(capsys) -> None:
