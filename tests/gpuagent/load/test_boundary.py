@@ -209,6 +209,7 @@ def test_one_request_in_flight_may_be_too_many() -> None:
     assert found.reason == "missed already at 1 in flight"
 
 
+@pytest.mark.services
 def test_a_real_search_over_concurrency(capsys) -> None:
     with running(MockSettings(slots=4, step_s=0.004)) as (url, _):
         main([
