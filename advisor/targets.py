@@ -182,22 +182,36 @@ def _judged(
         return _single_reading(trial, target, baseline.joules_per_token)
     if metrics is None or metrics.sent == 0:
         return _unmeasured(target, f"trial {trial.ordinal} sent no requests")
+    return _of_requests(target, metrics, trial.trial_id)
+
+
+def requests_status(target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:
+    """Status of a target on latency or throughput for requests that belong to no trial here."""
+    if target.metric not in (*LATENCIES, "output_tok_s"):
+        return _unmeasured(target, "requests alone do not tell it")
+    if metrics.sent == 0:
+        return _unmeasured(target, "there are no requests")
+    found = _of_requests(target, metrics, None)
+    return replace(found, headroom_frac=_headroom(target, found.value))
+
+
+def _of_requests(target: SlaTarget, metrics: RequestMetrics, trial_id: str | None) -> TargetStatus:
     if target.metric == "output_tok_s":
-        return _rate(trial, target, metrics)
-    return _latency(trial, target, metrics)
+        return _rate(trial_id, target, metrics)
+    return _latency(trial_id, target, metrics)
 
 
 # --- latency -----------------------------------------------------------------------------------
 
 
-def _latency(trial: TrialEvidence, target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:
+def _latency(trial_id: str | None, target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:
     values, labels, per_request = latency_samples(target.metric, metrics)
     if values.size == 0:
         if metrics.failed:
             return _unmeasured(target, f"all {metrics.failed:,} requests failed")
         return _unmeasured(target, "every answer had one token, so there is no gap between tokens")
     if target.percentile is None:
-        return _mean(trial, target, metrics, values, labels)
+        return _mean(trial_id, target, metrics, values, labels)
     p = target.percentile
     padded, all_labels = with_failed(values, labels, metrics.failed, per_request)
     shown = quantile(padded, p, confidence=CONFIDENCE, clusters=all_labels)
@@ -227,13 +241,13 @@ def _latency(trial: TrialEvidence, target: SlaTarget, metrics: RequestMetrics) -
         headroom_frac=None,
         reason=reason,
         basis="measured",
-        trial_id=trial.trial_id,
+        trial_id=trial_id,
         over=proof.over,
     )
 
 
 def _mean(
-    trial: TrialEvidence,
+    trial_id: str | None,
     target: SlaTarget,
     metrics: RequestMetrics,
     values: Floats,
@@ -241,7 +255,13 @@ def _mean(
 ) -> TargetStatus:
     spread = summarise(values) if labels is None else clustered_mean(values, labels)
     found = _by_interval(
-        trial, target, spread.mean, spread.mean_low, spread.mean_high, spread.n, "too few requests"
+        trial_id,
+        target,
+        spread.mean,
+        spread.mean_low,
+        spread.mean_high,
+        spread.n,
+        "too few requests",
     )
     if metrics.failed and found.verdict == "met":
         return _withdrawn(
@@ -253,17 +273,17 @@ def _mean(
 # --- throughput, memory, energy ----------------------------------------------------------------
 
 
-def _rate(trial: TrialEvidence, target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:
+def _rate(trial_id: str | None, target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:
     rate = throughput(metrics)
     if rate.value_tok_s is None:
         return _unmeasured(target, rate.reason)
     return _by_interval(
-        trial, target, rate.value_tok_s, rate.low, rate.high, rate.blocks, rate.reason
+        trial_id, target, rate.value_tok_s, rate.low, rate.high, rate.blocks, rate.reason
     )
 
 
 def _by_interval(
-    trial: TrialEvidence,
+    trial_id: str | None,
     target: SlaTarget,
     value: float,
     low: float | None,
@@ -293,7 +313,7 @@ def _by_interval(
         headroom_frac=None,
         reason=reason,
         basis="measured",
-        trial_id=trial.trial_id,
+        trial_id=trial_id,
     )
 
 
@@ -323,7 +343,7 @@ def _single_reading(trial: TrialEvidence, target: SlaTarget, quantity: Quantity)
         return _unmeasured(target, quantity.reason or "not measured")
     noise = SINGLE_READING_NOISE_FRAC
     low, high = quantity.value * (1 - noise), quantity.value * (1 + noise)
-    found = _by_interval(trial, target, quantity.value, low, high, 1, "")
+    found = _by_interval(trial.trial_id, target, quantity.value, low, high, 1, "")
     reason = f"measured once; decided outside ± {units.percent(noise)} between runs"
     return replace(found, low=None, high=None, reason=reason)
 

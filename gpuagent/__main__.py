@@ -1,5 +1,5 @@
 """`python -m gpuagent register | run | calibrate | doctor | once SPEC.json | shape CONFIG | load |
-mock`."""
+robustness | mock`."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "estimate": ("advisor.cli.estimate", "predict memory, latency and cost of a model on a GPU"),
     "trace": ("advisor.cli.trace", "say what limits the GPU in a profiler trace"),
     "flags": ("advisor.cli.flags", "find dead, renamed and conflicting flags in a launch command"),
+    "import": ("advisor.cli.import_results", "judge results of another load tool"),
     "study": ("advisor.cli.study", "submit a study, follow it, fetch its report"),
 }
 

@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from advisor.pages.views import (
     agents,
+    imports,
     model,
     organisation,
     rules,
@@ -29,6 +30,7 @@ urlpatterns = [
         name="study-report",
     ),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
+    path("imports/", imports.import_page, name="imports"),
     path("model/", model.model_page, name="model"),
     path("traces/", traces.trace_list, name="traces"),
     path("traces/upload/", traces.trace_upload, name="trace-upload"),

@@ -1,4 +1,5 @@
-"""The highest rate that meets every target, in few measured points. Pure: it is told the points.
+"""The highest rate, or concurrency, that meets every target, in few measured points. Pure: it is
+told the points. Over concurrency, `rate_per_s` and its like stand for requests in flight.
 
 First a bracket: four times the rate until a target is missed. A server that cannot keep up shows
 its capacity by the rate at which it completes, so one overloaded point replaces most of a
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from gpuagent.stats.quantiles import nearest_rank
 from gpuagent.wire.measure import RequestRecord
 from gpuagent.wire.sla import SlaTarget
 
+Over = Literal["rate", "concurrency"]
+UNITS: dict[Over, str] = {"rate": "a second", "concurrency": "in flight"}
 BRACKET_RATIO = 1.05
 MOST_POINTS = 8
 _GROWTH = 4.0
@@ -81,6 +85,7 @@ class Boundary:
     confidence: float
     reason: str
     points: tuple[Point, ...] = field(repr=False)
+    over: Over = "rate"
 
 
 def make_point(
@@ -90,10 +95,12 @@ def make_point(
     *,
     stopped_early: bool = False,
     client_bound: str | None = None,
+    over: Over = "rate",
 ) -> Point:
     """The point that these records make. stopped_early: it was cut off as a certain miss."""
     metrics = request_metrics(records)
-    growing = _queue_grows(records) or stopped_early
+    # A closed loop cannot outrun the server.
+    growing = over == "rate" and (_queue_grows(records) or stopped_early)
     margins = [_margin(metrics, target) for target in targets]
     if growing:
         margins.append(_FAR if stopped_early else _UNSUSTAINED)
@@ -116,9 +123,13 @@ def find_boundary(
     start_per_s: float = 1.0,
     most_points: int = MOST_POINTS,
     should_stop: Callable[[], bool] = lambda: False,
+    over: Over = "rate",
 ) -> Boundary:
-    """Search with `measure(rate, index)`. Ends at a bracket of 5 %, after `most_points`, when
-    the client was the bottleneck twice in a row, or when `should_stop` says so."""
+    """Search with `measure(rate, index)`; over concurrency with whole numbers only.
+
+    Ends at a bracket of 5 %, after `most_points`, when the client was the bottleneck twice in a
+    row, or when `should_stop` says so.
+    """
     points: list[Point] = []
     rate: float | None = start_per_s
     while rate is not None and len(points) < most_points:
@@ -131,8 +142,8 @@ def find_boundary(
             if len(points) > 1 and points[-2].client_bound is not None:
                 break
             continue
-        rate = next_rate(points)
-    return _conclude(points, done=rate is None)
+        rate = next_rate(points) if over == "rate" else next_concurrency(points)
+    return _conclude(points, done=rate is None, over=over)
 
 
 def next_rate(points: Sequence[Point]) -> float | None:
@@ -157,6 +168,20 @@ def next_rate(points: Sequence[Point]) -> float | None:
     width = math.log(high / low)
     nearest, farthest = math.log(low) + _EDGE_FRAC * width, math.log(high) - _EDGE_FRAC * width
     return math.exp(min(farthest, max(nearest, math.log(crossing))))
+
+
+def next_concurrency(points: Sequence[Point]) -> float | None:
+    """The same in whole numbers; None also where nothing lies between, or one is too many."""
+    low, high, _ = _bracket(points)
+    wanted = next_rate(points)
+    if wanted is None:
+        return None
+    level = max(1, round(wanted))
+    if low is not None:
+        level = max(level, round(low) + 1)
+    if high is not None:
+        level = min(level, round(high) - 1)
+    return float(level) if level > (low or 0) else None
 
 
 def _bracket(points: Sequence[Point]) -> tuple[float | None, float | None, float | None]:
@@ -189,7 +214,8 @@ def pool_adjacent_violators(values: Sequence[float]) -> list[float]:
     return [mean for mean, size in blocks for _ in range(size)]
 
 
-def _conclude(points: Sequence[Point], *, done: bool) -> Boundary:
+def _conclude(points: Sequence[Point], *, done: bool, over: Over) -> Boundary:
+    unit = UNITS[over]
     low, high, crossing = _bracket(points)
     usable = [p for p in points if p.client_bound is None]
     best = max((p for p in usable if p.meets), key=lambda p: p.rate_per_s, default=None)
@@ -197,13 +223,15 @@ def _conclude(points: Sequence[Point], *, done: bool) -> Boundary:
     needed = [t.needed_requests for t in best.targets if t.needed_requests] if best else []
     bound = points[-1] if points else None
     if bound is not None and bound.client_bound is not None:
-        reason = f"at {bound.rate_per_s:.4g} a second: {bound.client_bound}"
+        reason = f"at {bound.rate_per_s:.4g} {unit}: {bound.client_bound}"
     elif not points:
         reason = "nothing was measured"
     elif low is None:
-        reason = f"missed already at {high:.4g} a second"
+        reason = f"missed already at {high:.4g} {unit}"
     elif high is None:
-        reason = f"met at every measured rate, up to {low:.4g} a second"
+        reason = f"met at every measured {over}, up to {low:.4g} {unit}"
+    elif done and over == "concurrency" and high - low <= 1:
+        reason = "nothing lies between"
     elif done:
         reason = f"bracketed within {high / low - 1:.1%}"
     else:
@@ -217,6 +245,7 @@ def _conclude(points: Sequence[Point], *, done: bool) -> Boundary:
         confidence=CONFIDENCE,
         reason=reason,
         points=tuple(points),
+        over=over,
     )
 
 

@@ -9,9 +9,17 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuagent.errors import ConfigError
-from gpuagent.load.boundary import MOST_POINTS, Boundary, Point, find_boundary, make_point
+from gpuagent.load.boundary import (
+    MOST_POINTS,
+    Boundary,
+    Over,
+    Point,
+    find_boundary,
+    make_point,
+)
 from gpuagent.load.client import Endpoint
 from gpuagent.load.driver import LoadRun, Overdue, run_load
+from gpuagent.load.plan import Planner
 from gpuagent.load.selfcheck import check_client
 from gpuagent.load.traffic import open_times, without_warmup
 from gpuagent.load.workload import make_planner
@@ -32,12 +40,16 @@ def run_boundary(
     should_stop: Callable[[], bool],
     on_point: Callable[[Point], None] = lambda point: None,
 ) -> Boundary:
-    """Search from `args.rate` (1 a second) on. Raises ConfigError without a target."""
+    """Search from `args.rate` (1 a second) or `args.concurrency` (1) on, as `args.boundary` says.
+
+    Raises ConfigError without a target.
+    """
     if not targets:
         raise ConfigError("--boundary needs a --target, such as ttft_s:p95<=0.5")
     if args.duration is None and args.requests is None:
         args.duration = DEFAULT_POINT_S
 
+    over: Over = args.boundary
     settle = False
 
     def measure(rate_per_s: float, index: int) -> Point:
@@ -45,14 +57,18 @@ def run_boundary(
         if settle:
             time.sleep(_SETTLE_S)
         seed = args.seed + _SEED_STEP * index
-        planned = make_planner(args, seed=seed).at_times(open_times(args, rate_per_s, seed=seed))
-        run = run_load(
-            endpoint,
-            planned,
-            timeout_s=args.timeout,
-            should_stop=should_stop,
-            overdue=overdue_limits(targets, len(planned)),
-        )
+        planner = make_planner(args, seed=seed)
+        if over == "concurrency":
+            run = _in_flight(args, endpoint, planner, round(rate_per_s), should_stop)
+        else:
+            planned = planner.at_times(open_times(args, rate_per_s, seed=seed))
+            run = run_load(
+                endpoint,
+                planned,
+                timeout_s=args.timeout,
+                should_stop=should_stop,
+                overdue=overdue_limits(targets, len(planned)),
+            )
         kept = without_warmup(run, args.warmup)
         point = make_point(
             rate_per_s,
@@ -60,6 +76,7 @@ def run_boundary(
             targets,
             stopped_early=run.cut_off,
             client_bound=client_bound(kept),
+            over=over,
         )
         settle = run.cut_off
         on_point(point)
@@ -67,18 +84,43 @@ def run_boundary(
 
     return find_boundary(
         measure,
-        start_per_s=args.rate or 1.0,
+        start_per_s=args.rate or args.concurrency or 1.0,
+        over=over,
         most_points=args.points or MOST_POINTS,
+        should_stop=should_stop,
+    )
+
+
+def _in_flight(
+    args: argparse.Namespace,
+    endpoint: Endpoint,
+    planner: Planner,
+    streams: int,
+    should_stop: Callable[[], bool],
+) -> LoadRun:
+    """A closed loop for the time of a point, or for its number of requests."""
+    count = args.requests or 4 * streams
+    return run_load(
+        endpoint,
+        [planner.next() for _ in range(count)],
+        streams=streams,
+        timeout_s=args.timeout,
+        until_s=None if args.duration is None else args.duration + args.warmup,
+        more=None if args.requests else planner.next,
         should_stop=should_stop,
     )
 
 
 def boundary_report(found: Boundary, asked: dict[str, Any], *, stopped: bool) -> dict[str, Any]:
     """Everything that is shown of a search, JSON-ready."""
+    names = {"rate_per_s": "concurrency", "proven_per_s": "proven_concurrency"}
+    if found.over == "rate":
+        names = {}
     return {
-        "boundary": {k: v for k, v in asdict(found).items() if k != "points"},
+        "boundary": {names.get(k, k): v for k, v in asdict(found).items() if k != "points"},
         "points": [
-            asdict(point) | {"meets": point.meets, "proven": point.proven}
+            {names.get(k, k): v for k, v in asdict(point).items()}
+            | {"meets": point.meets, "proven": point.proven}
             for point in sorted(found.points, key=lambda p: p.rate_per_s)
         ],
         "stopped_early": stopped,

@@ -50,12 +50,21 @@ class Endpoint:
         tls = parts.scheme == "https"
         return cls(parts.hostname, port or (443 if tls else 80), base + path, tls, key)
 
+    @property
+    def url(self) -> str:
+        """The address as text, without the key."""
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{self._host}:{self.port}{self.path}"
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     def head(self) -> bytes:
         """Everything of a request before its length and body."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
         lines = [
             f"POST {self.path} HTTP/1.1",
-            f"Host: {host}:{self.port}",
+            f"Host: {self._host}:{self.port}",
             "Content-Type: application/json",
             "Accept: text/event-stream",
             "User-Agent: gpuagent-load",

@@ -20,23 +20,36 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpuagent.errors import ConfigError
 from gpuagent.load.arrivals import read_replay
+from gpuagent.load.boundary import UNITS
 from gpuagent.load.boundary_run import boundary_report, run_boundary
 from gpuagent.load.client import Endpoint
 from gpuagent.load.driver import LoadRun, loop_factory, run_load
 from gpuagent.load.locust_run import run_users
+from gpuagent.load.many import Share, run_many
 from gpuagent.load.mock import MockSettings, serve_forever
-from gpuagent.load.plan import PATHS, Planner
-from gpuagent.load.report import read_target, report
-from gpuagent.load.show import show_boundary, show_point, show_report
+from gpuagent.load.plan import PATHS, Planner, TextPrompts, write_lengths
+from gpuagent.load.probe import Probe
+from gpuagent.load.report import LATENCIES, read_target, report
+from gpuagent.load.robustness import RobustnessOptions, run_robustness
+from gpuagent.load.sessions import follow_up
+from gpuagent.load.show import (
+    show_boundary,
+    show_check,
+    show_point,
+    show_report,
+    show_robustness,
+)
 from gpuagent.load.traffic import DEFAULT_DURATION_S, open_times, without_warmup
 from gpuagent.load.workload import make_planner
-from gpuagent.wire.measure import RequestRecord
+from gpuagent.presets import TRAFFIC
+from gpuagent.text import built_in
 from gpuagent.wire.sla import SlaTarget
 
 EXIT_OK, EXIT_BAD, EXIT_USAGE, EXIT_NOT_PROVEN = 0, 1, 2, 3
 # A closed loop plans this much before it starts; further requests are made while it runs.
 _PLANNED_AHEAD = 20_000
 _REFRESH_S = 1.0
+_PROCESS_SEED = 104_729
 
 
 class Interrupt:
@@ -67,6 +80,8 @@ class Interrupt:
 def load(args: argparse.Namespace) -> int:
     """Run the traffic and print the result."""
     targets = [read_target(text) for text in args.target]
+    use_preset(args)
+    targets = targets or preset_targets(args)
     check_combination(args)
     key = _key(args.key_env)
     endpoint = Endpoint.parse(args.url, PATHS[args.api], key=key)
@@ -79,13 +94,44 @@ def load(args: argparse.Namespace) -> int:
         run = _send(args, endpoint, planner, interrupt)
     run = without_warmup(run, args.warmup)
     if args.records:
-        write_records(Path(args.records), run.records)
+        write_records(Path(args.records), run)
     found = report(run, asked_of(args), targets, stopped=interrupt.asked)
     if args.json:
         print(json.dumps(found, indent=2))  # noqa: T201
     else:
         show_report(found, Console())
     return exit_code(found)
+
+
+def robustness(args: argparse.Namespace) -> int:
+    """Misuse the server and print how it took it."""
+    key = _key(args.key_env)
+    Endpoint.parse(args.url, PATHS[args.api], key=key)
+    probe = Probe(
+        args.url,
+        args.model or _first_model(args.url, key),
+        api=args.api,
+        prompts=TextPrompts(built_in().text),
+        key=key,
+        patience_s=args.timeout,
+        ignore_eos=not args.no_ignore_eos,
+    )
+    options = RobustnessOptions(
+        burst=args.burst,
+        cancelled=args.cancelled,
+        watch_s=args.watch,
+        patience_s=args.timeout,
+        context_tokens=args.context_tokens,
+        ends_by_itself=args.no_ignore_eos,
+    )
+    console = Console()
+    if args.json:
+        found = run_robustness(probe, options)
+        print(found.model_dump_json(indent=2))  # noqa: T201
+    else:
+        found = run_robustness(probe, options, on_check=lambda one: show_check(one, console))
+        show_robustness(found, console)
+    return {"pass": EXIT_OK, "fail": EXIT_BAD, "cannot_tell": EXIT_NOT_PROVEN}[found.verdict]
 
 
 def _boundary(
@@ -101,7 +147,7 @@ def _boundary(
             endpoint,
             targets,
             should_stop=interrupt,
-            on_point=lambda point: show_point(point, progress_lines),
+            on_point=lambda point: show_point(point, progress_lines, UNITS[args.boundary]),
         )
     shown = boundary_report(found, asked_of(args), stopped=interrupt.asked)
     if args.json:
@@ -117,10 +163,22 @@ def check_combination(args: argparse.Namespace) -> None:
     """Raises ConfigError for settings that the chosen kind of traffic would not use."""
     if not args.boundary and not (args.rate or args.replay or args.concurrency or args.users):
         raise ConfigError("give --rate, --replay, --concurrency, --users or --boundary")
-    if args.boundary and (args.replay or args.concurrency or args.users or args.records):
-        raise ConfigError("--boundary goes with --rate alone, which is where it starts")
+    if args.boundary:
+        other = "rate" if args.boundary == "concurrency" else "concurrency"
+        if args.replay or args.users or args.records or getattr(args, other):
+            raise ConfigError(
+                f"--boundary over {args.boundary} goes with --{args.boundary} alone, which is "
+                "where it starts"
+            )
     kind = "--users" if args.users else "--boundary" if args.boundary else "this traffic"
     users_only, boundary_only = ("spawn_rate", "run_time"), ("points",)
+    for name in ("turns", "processes"):
+        if getattr(args, name) > 1 and (args.users or args.boundary):
+            raise ConfigError(f"--{name} does not go with {kind}")
+    if args.turns > 1 and args.tokenizer:
+        raise ConfigError("--turns sends what was said as text: leave --tokenizer out")
+    if args.think_time and args.turns == 1:
+        raise ConfigError("--think-time goes with --turns of 2 or more")
     unused: tuple[str, ...] = () if args.boundary else boundary_only
     unused += ("duration", "requests") if args.users else users_only
     for name in unused:
@@ -145,6 +203,11 @@ def mock(args: argparse.Namespace) -> int:
         per_request_s=args.per_request,
         queue_limit=args.queue_limit,
         max_context=args.max_context,
+        long_prompt=args.long_prompt,
+        overload_status=args.overload_status,
+        kv_tokens=args.kv_tokens,
+        ignore_disconnects=args.ignore_disconnects,
+        leak_kv=args.leak_kv,
         refuse_frac=args.refuse,
         cut_frac=args.cut,
         hang_frac=args.hang,
@@ -187,6 +250,18 @@ def _send(
         planned = [planner.next(row.at_s, lengths=row.lengths) for row in rows[: args.requests]]
     else:
         planned = planner.at_times(open_times(args, args.rate, seed=args.seed))
+    if args.processes > 1:
+        shares = [
+            Share(planned[i :: args.processes], args, args.seed + _PROCESS_SEED * (i + 1))
+            for i in range(args.processes)
+        ]
+        return run_many(
+            endpoint,
+            [share for share in shares if share.planned],
+            timeout_s=args.timeout,
+            until_s=None,
+            should_stop=interrupt,
+        )
     with progress(len(planned)) as on_progress:
         return run_load(
             endpoint,
@@ -194,6 +269,7 @@ def _send(
             timeout_s=args.timeout,
             should_stop=interrupt,
             on_progress=on_progress,
+            follow=follow_up(args, planner),
         )
 
 
@@ -206,6 +282,8 @@ def closed_loop(
         until_s = DEFAULT_DURATION_S
     if until_s is not None:
         until_s += args.warmup
+    if args.processes > 1:
+        return _closed_by_many(args, endpoint, planner, until_s, interrupt)
     planned = [planner.next() for _ in range(args.requests or _ahead(args, until_s))]
     with progress(args.requests) as on_progress:
         return run_load(
@@ -217,7 +295,60 @@ def closed_loop(
             more=None if args.requests else planner.next,
             should_stop=interrupt,
             on_progress=on_progress,
+            follow=follow_up(args, planner),
         )
+
+
+def _closed_by_many(
+    args: argparse.Namespace,
+    endpoint: Endpoint,
+    planner: Planner,
+    until_s: float | None,
+    interrupt: Interrupt,
+) -> LoadRun:
+    """The streams, and the requests where their number is given, divided among the processes."""
+    count = min(args.processes, args.concurrency, args.requests or args.concurrency)
+    shares = []
+    for i in range(count):
+        wanted = _part(args.requests, count, i) if args.requests else 0
+        ahead = wanted or _ahead(args, until_s) // count + 1
+        shares.append(
+            Share(
+                [planner.next() for _ in range(ahead)],
+                args,
+                args.seed + _PROCESS_SEED * (i + 1),
+                streams=_part(args.concurrency, count, i),
+                endless=not wanted,
+            )
+        )
+    return run_many(
+        endpoint, shares, timeout_s=args.timeout, until_s=until_s, should_stop=interrupt
+    )
+
+
+def _part(total: int, count: int, i: int) -> int:
+    """Share `i` of `total` divided among `count`."""
+    return total // count + (i < total % count)
+
+
+def use_preset(args: argparse.Namespace) -> None:
+    """Fill in what a preset says and the command line does not."""
+    workload = TRAFFIC[args.preset].workload if args.preset else None
+    if args.input_tokens is None:
+        args.input_tokens = write_lengths(workload.input_tokens) if workload else "128"
+    if args.output_tokens is None:
+        args.output_tokens = write_lengths(workload.output_tokens) if workload else "64"
+    if args.preset == "edge" and not (
+        args.rate or args.replay or args.users or args.concurrency or args.boundary
+    ):
+        args.concurrency = 1
+
+
+def preset_targets(args: argparse.Namespace) -> list[SlaTarget]:
+    """The preset's targets that requests can be judged by: percentiles of a latency."""
+    if not args.preset or args.users or (args.concurrency and not args.boundary):
+        return []
+    return [t for t in TRAFFIC[args.preset].targets if t.metric in LATENCIES and t.percentile]
 
 
 def _ahead(args: argparse.Namespace, until_s: float | None) -> int:
@@ -225,12 +356,14 @@ def _ahead(args: argparse.Namespace, until_s: float | None) -> int:
     return wanted
 
 
-def write_records(path: Path, records: tuple[RequestRecord, ...]) -> None:
-    """One RequestRecord a line. Raises ConfigError where the file cannot be written."""
+def write_records(path: Path, run: LoadRun) -> None:
+    """One RequestRecord a line, with its `turn` where sessions have several. Raises ConfigError
+    where the file cannot be written."""
     try:
         with path.open("w", encoding="utf-8") as file:
-            for record in records:
-                file.write(record.model_dump_json() + "\n")
+            for i, record in enumerate(run.records):
+                turn = {"turn": run.turns[i]} if run.turns else {}
+                file.write(json.dumps(record.model_dump() | turn) + "\n")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror})") from error
 
@@ -252,12 +385,10 @@ def _key(variable: str | None) -> str | None:
 
 def _first_model(url: str, key: str | None) -> str:
     endpoint = Endpoint.parse(url, "/v1/models", key=key)
-    scheme = "https" if endpoint.tls else "http"
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         reply = httpx.get(
-            f"{scheme}://{host}:{endpoint.port}{endpoint.path}",
+            endpoint.url,
             headers=headers,
             timeout=10,
             # The traffic itself takes no proxy either.

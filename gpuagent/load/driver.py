@@ -40,6 +40,9 @@ class Overdue:
     allowed: int
 
 
+Follow = Callable[[LoadRequest, Exchange], tuple[LoadRequest, float] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class LoadRun:
     """What one run sent and received. Times of the records count from the start of the run.
@@ -49,7 +52,8 @@ class LoadRun:
     process over wall time. peak_in_flight: most requests open at once. counted: how tokens were
     counted, see `stream.Answer`. unfinished: sent, but given up when the run was
     stopped; they are in no record. cut_off: ended by `Overdue`. server_output_tokens: sum of the
-    usage that the server reported; None where an answer came without.
+    usage that the server reported; None where an answer came without. turns: of each record,
+    the place in its session, 0 for the first; empty where no session was asked for.
     """
 
     records: tuple[RequestRecord, ...]
@@ -66,6 +70,7 @@ class LoadRun:
     server_output_tokens: int | None
     unexpected_lengths: int
     cut_off: bool = False
+    turns: tuple[int, ...] = ()
 
     @property
     def rate_achieved_frac(self) -> float | None:
@@ -86,6 +91,8 @@ def run_load(
     should_stop: Callable[[], bool] = lambda: False,
     on_progress: Callable[[int, int], None] = lambda sent, finished: None,
     overdue: Overdue | None = None,
+    follow: Follow | None = None,
+    began_at: float | None = None,
 ) -> LoadRun:
     """Send `planned`; `streams` requests at a time, or at their own times where it is None.
 
@@ -93,7 +100,9 @@ def run_load(
     more: makes further requests of a closed loop that has sent `planned` before `until_s`.
     should_stop: asked ten times a second; open requests are then given up and not recorded.
     overdue: looked at as often. on_progress: told as often how many requests were sent and how
-    many are finished.
+    many are finished. follow: what a request is followed by once it is over, with the seconds until
+    then; in a closed loop it keeps its stream. began_at: the start, in `perf_counter` seconds to
+    come, where several processes share one.
     """
     if not planned:
         raise ValueError("the plan holds no requests")
@@ -107,6 +116,8 @@ def run_load(
         until_s=until_s,
         more=more,
         overdue=overdue,
+        follow=follow,
+        began_at=began_at,
     )
     # A collection in the middle would stamp tokens late; the run makes no cycles worth collecting.
     collecting = gc.isenabled()
@@ -143,9 +154,12 @@ class _Driver:
         until_s: float | None,
         more: Callable[[], LoadRequest] | None,
         overdue: Overdue | None,
+        follow: Follow | None,
+        began_at: float | None,
     ) -> None:
         self._endpoint, self._planned, self._streams = endpoint, list(planned), streams
-        self._more, self._overdue = more, overdue
+        self._more, self._overdue, self._follow = more, overdue, follow
+        self._awaited, self._began_at = 0, began_at
         self._timeout_s, self._until_s = timeout_s, until_s
         self._head = endpoint.head()
         self._payloads = [self._payload(request) for request in planned]
@@ -155,7 +169,7 @@ class _Driver:
         self._waiting: deque[int] = deque()
         self._flying: dict[int, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._next = 0
+        self._unsent = deque(range(len(planned)))
         self._launched = self._unfinished = 0
         self._connections = self._opening = 0
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -172,7 +186,9 @@ class _Driver:
         self, should_stop: Callable[[], bool], on_progress: Callable[[int, int], None]
     ) -> None:
         await self._open_first()
-        self._began, self._cpu_began = perf_counter(), process_time()
+        if self._began_at is not None:
+            await asyncio.sleep(max(0.0, self._began_at - perf_counter()))
+        self._began, self._cpu_began = self._began_at or perf_counter(), process_time()
         sender = asyncio.create_task(self._send_all())
         try:
             while not self._finished.is_set():
@@ -213,7 +229,8 @@ class _Driver:
             self._check_done()
             return
         spin_s = self._spin_s()
-        for index, request in enumerate(self._planned):
+        # A copy: later turns are added to the plan meanwhile.
+        for index, request in enumerate(tuple(self._planned)):
             at_s = request.intended_s or 0.0
             if self._until_s is not None and at_s > self._until_s:
                 break
@@ -233,15 +250,43 @@ class _Driver:
         late = self._until_s is not None and now - self._began > self._until_s
         if self._stopped or late:
             return
-        if self._next == len(self._planned) and self._more is not None:
-            request = self._more()
-            self._planned.append(request)
-            self._payloads.append(self._payload(request))
-            self._exchanges.append(None)
-            self._intended.append(0.0)
-        if self._next < len(self._planned):
-            index, self._next = self._next, self._next + 1
-            self._launch(index, now)
+        if not self._unsent and self._more is not None:
+            self._unsent.append(self._add(self._more()))
+        if self._unsent:
+            self._launch(self._unsent.popleft(), now)
+
+    def _add(self, request: LoadRequest) -> int:
+        """Its index."""
+        self._planned.append(request)
+        self._payloads.append(self._payload(request))
+        self._exchanges.append(None)
+        self._intended.append(0.0)
+        return len(self._planned) - 1
+
+    def _goes_on(self, index: int) -> bool:
+        """Whether the request is followed by the next turn of its session."""
+        exchange = self._exchanges[index]
+        if self._follow is None or self._stopped or exchange is None:
+            return False
+        followed = self._follow(self._planned[index], exchange)
+        if followed is None:
+            return False
+        request, after_s = followed
+        due = exchange.done + after_s
+        if self._until_s is not None and due - self._began > self._until_s:
+            return False
+        self._awaited += 1
+        task = asyncio.create_task(self._send_turn(self._add(request), due))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    async def _send_turn(self, index: int, due: float) -> None:
+        wait_s = due - perf_counter()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        self._awaited -= 1
+        self._launch(index, due)
 
     def _launch(self, index: int, intended: float) -> None:
         self._exchanges[index] = Exchange()
@@ -268,10 +313,11 @@ class _Driver:
             self._opening -= 1
             if self._waiting:
                 reason = str(error) or type(error).__name__
-                self._give_up(self._waiting.popleft(), f"no connection: {reason}")
+                index = self._waiting.popleft()
+                self._give_up(index, f"no connection: {reason}")
                 # Without a pause a refused closed loop would spin through its plan.
                 await asyncio.sleep(0.05 if self._streams else 0)
-                self._over()
+                self._over(index)
             return
         self._opening -= 1
         self._connections += 1
@@ -296,18 +342,19 @@ class _Driver:
                     self._idle.append(connection)
             else:
                 self._connections -= 1
-            self._over()
+            self._over(index)
 
         connection.send(self._payloads[index], exchange, finished)
 
-    def _over(self) -> None:
+    def _over(self, index: int) -> None:
         self._unfinished -= 1
-        if self._streams is not None:
+        goes_on = self._goes_on(index)
+        if self._streams is not None and not goes_on:
             self._send_next()
         self._check_done()
 
     def _check_done(self) -> None:
-        if self._all_sent and self._unfinished == 0:
+        if self._all_sent and self._unfinished == 0 and self._awaited == 0:
             self._finished.set()
 
     def _expire(self) -> None:
@@ -317,8 +364,9 @@ class _Driver:
                 connection.fail(f"timed out after {self._timeout_s:g} s")
 
         while self._waiting and now - self._intended[self._waiting[0]] > self._timeout_s:
-            self._give_up(self._waiting.popleft(), "timed out while it waited for a connection")
-            self._over()
+            index = self._waiting.popleft()
+            self._give_up(index, "timed out while it waited for a connection")
+            self._over(index)
 
     def _is_overdue(self) -> bool:
         limits = self._overdue
@@ -372,6 +420,7 @@ class _Driver:
             server_output_tokens=read.server_output_tokens,
             unexpected_lengths=read.unexpected_lengths,
             cut_off=self._cut_off,
+            turns=tuple(self._planned[i].turn for i, _ in made) if self._follow else (),
         )
 
     def _finished_one(self, index: int, exchange: Exchange) -> Finished:

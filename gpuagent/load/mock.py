@@ -5,7 +5,8 @@ any number of requests; with both 0 an answer is one write. Steps: a scheduler a
 at most `slots` requests at once, each step makes one token for every running request and takes
 `step_s + per_request_s x running`; requests that find no slot wait, so latency has a knee at
 slots / (output tokens x step time). Errors: a share of requests is refused, cut off or left
-hanging.
+hanging; and it can behave as bad servers do: go on for clients that left, keep their KV memory,
+fail or hang at long prompts.
 """
 
 from __future__ import annotations
@@ -17,20 +18,28 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import httptools
 
 MODEL = "mock"
+_STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 _MAX_BODY_BYTES = 64 * 1024 * 1024
+
+LongPrompt = Literal["refuse", "fail", "hang", "cut"]
 
 
 @dataclass(frozen=True, slots=True)
 class MockSettings:
     """Times in seconds; shares between 0 and 1. slots above 0 selects the scheduler.
 
-    queue_limit: requests that may wait for a slot, further ones are refused with 429; None: all.
-    max_context: longest prompt plus answer in tokens, longer ones are refused with 400.
+    queue_limit: requests that may wait for a slot, further ones are answered `overload_status`;
+    None: all. max_context: longest prompt plus answer in tokens. long_prompt: what longer ones
+    get: 400 (refuse), 500 (fail), no answer (hang), or an answer as if nothing were wrong (cut).
+    kv_tokens: size of the KV memory behind the usage in /metrics. ignore_disconnects: answers go
+    on when nobody reads them. leak_kv: what such an answer held stays taken.
     """
 
     ttft_s: float = 0.0
@@ -40,6 +49,11 @@ class MockSettings:
     per_request_s: float = 0.0
     queue_limit: int | None = None
     max_context: int = 1_000_000
+    long_prompt: LongPrompt = "refuse"
+    overload_status: int = 429
+    kv_tokens: int = 1_000_000
+    ignore_disconnects: bool = False
+    leak_kv: bool = False
     refuse_frac: float = 0.0
     cut_frac: float = 0.0
     hang_frac: float = 0.0
@@ -72,6 +86,8 @@ class MockServer:
         self.rng = random.Random(self.settings.seed)  # noqa: S311  which request fails
         self.running: list[_Generation] = []
         self.waiting: deque[_Generation] = deque()
+        self.live: set[_Generation] = set()
+        self.leaked_tokens = 0
         self._server: asyncio.Server | None = None
         self._step: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -125,9 +141,12 @@ class MockServer:
         """The few names of vLLM's /metrics that a joined timeline needs."""
         counters = self.counters
         label = f'{{model_name="{MODEL}"}}'
+        waiting = {generation for generation in self.waiting if generation in self.live}
+        held = self.leaked_tokens + sum(g.held_tokens for g in self.live - waiting)
         rows: list[tuple[str, str, float]] = [
-            ("gauge", "vllm:num_requests_running", len(self.running)),
-            ("gauge", "vllm:num_requests_waiting", len(self.waiting)),
+            ("gauge", "vllm:num_requests_running", len(self.live - waiting)),
+            ("gauge", "vllm:num_requests_waiting", len(waiting)),
+            ("gauge", "vllm:kv_cache_usage_perc", min(1.0, held / self.settings.kv_tokens)),
             ("counter", "vllm:request_success_total", counters.succeeded),
             ("counter", "vllm:prompt_tokens_total", counters.prompt_tokens),
             ("counter", "vllm:generation_tokens_total", counters.generation_tokens),
@@ -138,8 +157,11 @@ class MockServer:
 class _Generation:
     """One answer while it is written."""
 
-    def __init__(self, connection: _Connection, chat: bool, tokens: int, prompt: int) -> None:
+    def __init__(
+        self, connection: _Connection, chat: bool, tokens: int, prompt: int, *, stream: bool = True
+    ) -> None:
         self._connection, self._left = connection, tokens
+        self._stream = stream
         self._tokens, self._prompt = tokens, prompt
         self._chunk = _word(chat)
         self._chat = chat
@@ -147,24 +169,48 @@ class _Generation:
 
     @property
     def alive(self) -> bool:
-        return self._connection.alive
+        return self._connection.alive or self._connection.server.settings.ignore_disconnects
+
+    @property
+    def held_tokens(self) -> int:
+        """Tokens in the KV memory."""
+        return self._prompt + self._tokens - self._left
 
     def token(self) -> bool:
-        """Write one token; True after the last."""
+        """Make one token; True after the last."""
         self._left -= 1
         if self.cut_after is not None and self._tokens - self._left > self.cut_after:
+            self._connection.server.live.discard(self)
             self._connection.cut()
             return True
         if self._left > 0:
-            self._connection.write_chunk(self._chunk)
+            if self._stream and self._connection.alive:
+                self._connection.write_chunk(self._chunk)
             return False
+        self._connection.server.live.discard(self)
         self._count()
-        self._connection.finish(self._chunk + self._end())
+        if not self._connection.alive:
+            return True
+        if self._stream:
+            self._connection.finish(self._chunk + self._end())
+        else:
+            self._connection.whole(self._chat, self._tokens, self._prompt)
         return True
 
-    def all_at_once(self) -> None:
+    def abandoned(self) -> None:
+        """The client is gone."""
+        server = self._connection.server
+        if server.settings.leak_kv and self in server.live:
+            server.leaked_tokens += self.held_tokens
+        if not server.settings.ignore_disconnects:
+            server.live.discard(self)
+
+    def all_at_once(self, *, stream: bool) -> None:
         self._count()
-        self._connection.finish(self._chunk * self._tokens + self._end())
+        if stream:
+            self._connection.finish(self._chunk * self._tokens + self._end())
+        else:
+            self._connection.whole(self._chat, self._tokens, self._prompt)
 
     def _end(self) -> bytes:
         return _ending(self._chat, self._prompt, self._tokens)
@@ -182,12 +228,15 @@ class _Connection(asyncio.Protocol):
         self._transport: Any = None
         self._parser = httptools.HttpRequestParser(self)
         self._url, self._body = b"", bytearray()
+        self._generation: _Generation | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport, self.alive = transport, True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.alive = False
+        if self._generation is not None:
+            self._generation.abandoned()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -217,8 +266,9 @@ class _Connection(asyncio.Protocol):
 
     def _get(self, path: str) -> None:
         if path == "/v1/models":
-            models = {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
-            self._reply(200, json.dumps(models).encode())
+            longest = self.server.settings.max_context
+            model = {"id": MODEL, "object": "model", "max_model_len": longest}
+            self._reply(200, json.dumps({"object": "list", "data": [model]}).encode())
         elif path == "/metrics":
             self._reply(200, self.server.metrics().encode(), "text/plain; version=0.0.4")
         elif path == "/health":
@@ -233,55 +283,58 @@ class _Connection(asyncio.Protocol):
             asked = json.loads(self._body)
             tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 16)
             prompt = _prompt_tokens(asked["messages"] if chat else asked["prompt"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            self._refuse(400, "the body needs a prompt or messages, and a number as max_tokens")
+            if tokens < 1:
+                raise ValueError("max_tokens")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            self._refuse(400, "the body needs a prompt or messages, and max_tokens of 1 or more")
             return
-        if prompt + tokens > settings.max_context or tokens < 1:
-            limit = settings.max_context
-            self._refuse(400, f"This model's maximum context length is {limit} tokens.")
+        if prompt + tokens > settings.max_context and not self._long_accepted():
             return
         draw = server.rng.random() if settings.refuse_frac + settings.cut_frac else 1.0
         if draw < settings.refuse_frac:
             self._refuse(503, "the server is overloaded (injected)")
             return
-        generation = _Generation(self, chat, tokens, prompt)
-        if not asked.get("stream"):
-            self._whole(tokens, prompt, chat)
-            return
+        stream = bool(asked.get("stream"))
+        generation = _Generation(self, chat, tokens, prompt, stream=stream)
         if draw < settings.refuse_frac + settings.cut_frac:
             generation.cut_after = tokens // 2
-        self._begin(generation)
+        self._begin(generation, stream=stream)
 
-    def _begin(self, generation: _Generation) -> None:
+    def _long_accepted(self) -> bool:
+        """Whether a request beyond the context is answered all the same; else it was refused."""
         settings = self.server.settings
-        if settings.slots:
-            if self.server.submit(generation):
-                self._start_stream()
-            else:
-                self._refuse(429, "too many requests are waiting")
+        if settings.long_prompt == "refuse":
+            limit = settings.max_context
+            self._refuse(400, f"This model's maximum context length is {limit} tokens.")
+        elif settings.long_prompt == "fail":
+            self._refuse(500, "")
+        return settings.long_prompt == "cut"
+
+    def _begin(self, generation: _Generation, *, stream: bool) -> None:
+        server, settings = self.server, self.server.settings
+        if settings.slots and not server.submit(generation):
+            self._refuse(settings.overload_status, "too many requests are waiting")
             return
-        self._start_stream()
-        if settings.hang_frac and self.server.rng.random() < settings.hang_frac:
+        self._pending = _STREAM_HEAD
+        at_once = settings.ttft_s <= 0 and settings.itl_s <= 0 and generation.cut_after is None
+        hangs = bool(settings.hang_frac) and server.rng.random() < settings.hang_frac
+        if not settings.slots and at_once and not hangs:
+            generation.all_at_once(stream=stream)
             return
-        if settings.ttft_s <= 0 and settings.itl_s <= 0 and generation.cut_after is None:
-            generation.all_at_once()
+        self._generation = generation
+        server.live.add(generation)
+        if settings.slots or hangs:
             return
         loop = asyncio.get_running_loop()
         _token_by_token(generation, loop.time() + settings.ttft_s, settings.itl_s)
 
-    def _whole(self, tokens: int, prompt: int, chat: bool) -> None:
-        usage = {"prompt_tokens": prompt, "completion_tokens": tokens}
-        choice = _choice(chat, " word" * tokens, "length", whole=True)
-        self.server.counters.succeeded += 1
-        self._reply(200, json.dumps(choice | {"usage": usage}).encode())
-
     # --- writing -------------------------------------------------------------------------------
 
-    def _start_stream(self) -> None:
-        self._pending = (
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
+    def whole(self, chat: bool, tokens: int, prompt: int) -> None:
+        """The answer to a request that asked for no stream."""
+        usage = {"prompt_tokens": prompt, "completion_tokens": tokens}
+        choice = _choice(chat, " word" * tokens, "length", whole=True)
+        self._reply(200, json.dumps(choice | {"usage": usage}).encode())
 
     def write_chunk(self, data: bytes) -> None:
         self._transport.write(self._pending + b"%x\r\n%b\r\n" % (len(data), data))

@@ -23,8 +23,9 @@ settings or no server, 3 a target not proven
 
 
 def add_parsers(commands: Any) -> None:
-    """Add both commands to the agent's command line."""
+    """Add the commands to the agent's command line."""
     _add_load(commands)
+    _add_robustness(commands)
     _add_mock(commands)
 
 
@@ -35,20 +36,7 @@ def _add_load(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    load.add_argument("--url", required=True, help="address of the server, with or without /v1")
-    load.add_argument("--model", default=None, help="model name; default: the server's first")
-    load.add_argument("--api", choices=("completions", "chat"), default="completions")
-    load.add_argument(
-        "--key-env",
-        metavar="NAME",
-        default=None,
-        help="environment variable that holds the API key",
-    )
-    load.add_argument(
-        "--no-ignore-eos",
-        action="store_true",
-        help="let answers end by themselves; hosted endpoints refuse ignore_eos",
-    )
+    _add_endpoint(load)
 
     how = load.add_argument_group("traffic, one of").add_mutually_exclusive_group()
     how.add_argument("--rate", type=positive, help="open loop: requests a second")
@@ -59,8 +47,12 @@ def _add_load(commands: Any) -> None:
 
     load.add_argument(
         "--boundary",
-        action="store_true",
-        help="search the highest rate that meets every --target, from --rate (1 a second) on",
+        choices=("rate", "concurrency"),
+        nargs="?",
+        const="rate",
+        default=None,
+        help="search the highest rate that meets every --target, from --rate (1 a second) on; or "
+        "the highest concurrency, from --concurrency (1) on",
     )
     load.add_argument("--points", type=count, default=None, help="of --boundary at most; default 8")
 
@@ -75,6 +67,9 @@ def _add_load(commands: Any) -> None:
         "--warmup", type=not_negative, default=0.0, help="first seconds, sent but not counted"
     )
     amount.add_argument("--timeout", type=positive, default=600.0, help="seconds of one request")
+    amount.add_argument(
+        "--processes", type=count, default=1, help="that send, for rates beyond one core"
+    )
 
     shape = load.add_argument_group("requests")
     shape.add_argument("--arrivals", choices=("poisson", "constant", "bursty"), default="poisson")
@@ -82,9 +77,21 @@ def _add_load(commands: Any) -> None:
         "--burstiness", type=positive, default=0.25, help="gamma shape of bursty arrivals, up to 1"
     )
     shape.add_argument("--replay-speed", type=positive, default=1.0)
-    lengths = "tokens: 256, uniform:64:512, lognormal:MEAN:P95 or file:PATH"
-    shape.add_argument("--input-tokens", default="128", help=lengths)
-    shape.add_argument("--output-tokens", default="64", help=lengths)
+    shape.add_argument(
+        "--preset",
+        choices=("chat", "api", "edge", "batch"),
+        default=None,
+        help="lengths and targets of a scenario, where none are given",
+    )
+    lengths = "tokens: 256, uniform:64:512, lognormal:MEAN:P95[:MAXIMUM] or file:PATH; default "
+    shape.add_argument("--input-tokens", default=None, help=f"{lengths} 128")
+    shape.add_argument("--output-tokens", default=None, help=f"{lengths} 64")
+    shape.add_argument(
+        "--turns", type=count, default=1, help="turns of a session, each with all before it"
+    )
+    shape.add_argument(
+        "--think-time", type=not_negative, default=0.0, help="seconds between turns; default 0"
+    )
     shape.add_argument(
         "--prompts",
         metavar="FILE",
@@ -110,6 +117,46 @@ def _add_load(commands: Any) -> None:
     load.set_defaults(run=_run_load)
 
 
+def _add_endpoint(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", required=True, help="address of the server, with or without /v1")
+    command.add_argument("--model", default=None, help="model name; default: the server's first")
+    command.add_argument("--api", choices=("completions", "chat"), default="completions")
+    command.add_argument(
+        "--key-env",
+        metavar="NAME",
+        default=None,
+        help="environment variable that holds the API key",
+    )
+    command.add_argument(
+        "--no-ignore-eos",
+        action="store_true",
+        help="let answers end by themselves; hosted endpoints refuse ignore_eos",
+    )
+
+
+def _add_robustness(commands: Any) -> None:
+    test = commands.add_parser(
+        "robustness",
+        help="misuse an OpenAI-compatible server that has no other traffic, and report",
+        epilog="exit code: 0 all passed, 1 something failed, 2 wrong settings or no server, "
+        "3 something could not be told",
+    )
+    _add_endpoint(test)
+    test.add_argument("--burst", type=count, default=64, help="requests of the overload at once")
+    test.add_argument("--cancelled", type=count, default=8, help="streams closed half-way")
+    test.add_argument(
+        "--watch", type=positive, default=10.0, help="seconds it may take to stop or to recover"
+    )
+    test.add_argument(
+        "--timeout", type=positive, default=60.0, help="seconds without an answer: it hangs"
+    )
+    test.add_argument(
+        "--context-tokens", type=count, default=None, help="where its model list does not tell"
+    )
+    test.add_argument("--json", action="store_true", help="print the result as JSON")
+    test.set_defaults(run=_run_robustness)
+
+
 def _add_mock(commands: Any) -> None:
     mock = commands.add_parser("mock", help="serve as an OpenAI endpoint that computes nothing")
     mock.add_argument("--host", default="127.0.0.1")
@@ -126,6 +173,22 @@ def _add_mock(commands: Any) -> None:
     mock.add_argument("--refuse", type=fraction, default=0.0, help="share answered 503")
     mock.add_argument("--cut", type=fraction, default=0.0, help="share cut off half-way")
     mock.add_argument("--hang", type=fraction, default=0.0, help="share never answered")
+    mock.add_argument(
+        "--long-prompt",
+        choices=("refuse", "fail", "hang", "cut"),
+        default="refuse",
+        help="beyond --max-context: 400, 500, no answer, or answered all the same",
+    )
+    mock.add_argument("--overload-status", type=count, default=429, help="beyond --queue-limit")
+    mock.add_argument(
+        "--kv-tokens", type=count, default=1_000_000, help="size of the KV memory in /metrics"
+    )
+    mock.add_argument(
+        "--ignore-disconnects", action="store_true", help="go on when nobody reads the answer"
+    )
+    mock.add_argument(
+        "--leak-kv", action="store_true", help="keep the KV memory of answers nobody read"
+    )
     mock.add_argument("--seed", type=int, default=0)
     mock.set_defaults(run=_run_mock)
 
@@ -180,6 +243,13 @@ def _run_load(args: argparse.Namespace, config: object) -> int:
     from gpuagent.load import command
 
     return command.load(args)
+
+
+def _run_robustness(args: argparse.Namespace, config: object) -> int:
+    _need(("httptools",))
+    from gpuagent.load import command
+
+    return command.robustness(args)
 
 
 def _run_mock(args: argparse.Namespace, config: object) -> int:

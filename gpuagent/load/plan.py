@@ -32,13 +32,16 @@ Draw = Callable[[random.Random], int]
 class LoadRequest:
     """intended_s: seconds after the start; None in a closed loop. body: the JSON to be posted.
 
-    input_tokens: as planned; the server's count replaces it where it reports one.
+    input_tokens: as planned; the server's count replaces it where it reports one. history: what was
+    said so far, user and model in turns, this turn's prompt last. turn: 0 for the first.
     """
 
     intended_s: float | None
     body: bytes
     input_tokens: int
     output_tokens: int
+    history: tuple[str, ...] = ()
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,24 @@ class Asked:
     ignore_eos: bool = True
     extra: tuple[tuple[str, Any], ...] = ()
 
-    def body(self, prompt: str | Sequence[int], output_tokens: int) -> bytes:
+    def body(
+        self,
+        prompt: str | Sequence[int],
+        output_tokens: int,
+        *,
+        history: Sequence[str] = (),
+    ) -> bytes:
+        """The JSON of one request; `history` is what came before `prompt`, user first."""
         asked: dict[str, Any] = {"model": self.model}
         if self.api == "chat":
-            asked["messages"] = [{"role": "user", "content": prompt}]
+            asked["messages"] = [
+                {"role": "assistant" if i % 2 else "user", "content": said}
+                for i, said in enumerate((*history, prompt))
+            ]
+        elif isinstance(prompt, str):
+            asked["prompt"] = "\n".join((*history, prompt))
         else:
-            asked["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
+            asked["prompt"] = list(prompt)
         asked |= {
             "max_tokens": output_tokens,
             "temperature": 0,
@@ -90,8 +105,15 @@ def from_spec(spec: LengthSpec) -> Draw:
     return lambda rng: draw_length(spec, rng)
 
 
+def write_lengths(spec: LengthSpec) -> str:
+    """The distribution as `read_lengths` reads it."""
+    if spec.kind == "fixed":
+        return str(spec.mean)
+    return ":".join(str(part) for part in ("lognormal", spec.mean, spec.p95, spec.maximum) if part)
+
+
 def read_lengths(text: str) -> Draw:
-    """`256`, `uniform:64:512`, `lognormal:MEAN:P95`, or `file:PATH` with one length a line.
+    """`256`, `uniform:64:512`, `lognormal:MEAN:P95[:MAXIMUM]`, or `file:PATH`, one length a line.
 
     Raises ConfigError with the accepted forms.
     """
@@ -101,8 +123,9 @@ def read_lengths(text: str) -> Draw:
             low, high = rest.split(":")
             return uniform(int(low), int(high))
         if kind == "lognormal":
-            mean, p95 = rest.split(":")
-            return from_spec(LengthSpec(kind="lognormal", mean=int(mean), p95=int(p95)))
+            mean, p95, *most = (int(part) for part in rest.split(":"))
+            maximum = most[0] if most else None
+            return from_spec(LengthSpec(kind="lognormal", mean=mean, p95=p95, maximum=maximum))
         if kind == "file":
             return empirical([int(line) for line in _read(Path(rest)).split()])
         return from_spec(LengthSpec(mean=int(text)))
@@ -202,9 +225,14 @@ class Planner:
         self._rng = random.Random(seed)  # noqa: S311  reproducible draws, nothing secret
 
     def next(
-        self, at_s: float | None = None, *, lengths: tuple[int, int] | None = None
+        self,
+        at_s: float | None = None,
+        *,
+        lengths: tuple[int, int] | None = None,
+        history: tuple[str, ...] = (),
     ) -> LoadRequest:
-        """The next request, to be sent at `at_s`. lengths: input and output tokens of a log."""
+        """The next request, to be sent at `at_s`. lengths: input and output tokens of a log.
+        history: what was said before it, which it is sent with."""
         outputs, inputs = self._outputs(self._rng), self._inputs(self._rng)
         if lengths is not None:
             inputs, outputs = lengths
@@ -215,7 +243,10 @@ class Planner:
             )
         if isinstance(self._prompts, FilePrompts) and isinstance(prompt, str):
             inputs = max(1, round(len(prompt.split()) / _WORDS_PER_TOKEN))
-        return LoadRequest(at_s, self._asked.body(prompt, outputs), inputs, outputs)
+        body = self._asked.body(prompt, outputs, history=history)
+        said = (*history, prompt) if isinstance(prompt, str) else ()
+        inputs += round(sum(len(text.split()) for text in history) / _WORDS_PER_TOKEN)
+        return LoadRequest(at_s, body, inputs, outputs, said)
 
     def at_times(self, times_s: Sequence[float]) -> list[LoadRequest]:
         """One request for each intended send time."""

@@ -7,13 +7,11 @@ Definitions are those of `gpuagent.request_metrics`; percentiles and proofs thos
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from gpuagent.errors import ConfigError
 from gpuagent.load.driver import LoadRun
@@ -27,27 +25,23 @@ from gpuagent.request_metrics import (
 )
 from gpuagent.stats import clustered_mean, prove_quantile, quantile, summarise
 from gpuagent.wire.measure import RequestRecord
-from gpuagent.wire.sla import LatencyMetric, SlaTarget
+from gpuagent.wire.sla import LatencyMetric, SlaTarget, parse_target
 
 CONFIDENCE = 0.95
 SHOWN = (0.50, 0.90, 0.95, 0.99)
 LATENCIES: tuple[LatencyMetric, ...] = ("ttft_s", "itl_s", "e2e_s")
-_TARGET = re.compile(r"(ttft_s|itl_s|e2e_s):(p50|p90|p95|p99)<=([0-9.eE+-]+)")
 
 TargetVerdict = Literal["met", "missed", "not_proven", "not_measured"]
 
 
 def read_target(text: str) -> SlaTarget:
     """`ttft_s:p99<=0.2` as a target. Raises ConfigError with the accepted form."""
-    found = _TARGET.fullmatch(text.replace(" ", ""))
-    if found is not None:
-        metric, statistic, limit = found.groups()
-        try:
-            return SlaTarget.model_validate(
-                {"metric": metric, "statistic": statistic, "limit": limit}
-            )
-        except ValidationError:
-            pass
+    try:
+        target = parse_target(text)
+    except ValueError:
+        target = None
+    if target is not None and target.metric in LATENCIES and target.percentile is not None:
+        return target
     raise ConfigError(
         f"target {text!r}: give METRIC:STATISTIC<=SECONDS with ttft_s, itl_s or e2e_s and p50, "
         "p90, p95 or p99, such as ttft_s:p99<=0.2"
@@ -184,6 +178,7 @@ def report(
             "counted_by": list(run.counted),
             "unexpected_lengths": run.unexpected_lengths,
         },
+        "turns": _turns(run, usable=usable),
         "peak_in_flight": run.peak_in_flight,
         "targets": [asdict(result) for result in results],
         "goodput": {
@@ -191,6 +186,29 @@ def report(
             "per_s": share * metrics.sent / span_s if share is not None and span_s else None,
         },
     }
+
+
+def _turns(run: LoadRun, *, usable: bool) -> list[dict[str, Any]]:
+    """Each turn of the sessions: how long its prompt was, how soon its first token came (None in
+    an invalid run)."""
+    rows = []
+    for turn in sorted(set(run.turns)):
+        mine = [r for r, place in zip(run.records, run.turns, strict=True) if place == turn]
+        metrics = request_metrics(mine)
+        ttft = summarise(metrics.ttft_s) if metrics.succeeded and usable else None
+        lengths = metrics.input_tokens
+        rows.append(
+            {
+                "turn": turn + 1,
+                "n": metrics.sent,
+                "failed": metrics.failed,
+                "input_tokens_mean": float(lengths.mean()) if lengths.size else None,
+                "ttft_s_mean": ttft.mean if ttft else None,
+                "ttft_s_low": ttft.mean_low if ttft else None,
+                "ttft_s_high": ttft.mean_high if ttft else None,
+            }
+        )
+    return rows
 
 
 def _span_s(metrics: RequestMetrics) -> float | None:

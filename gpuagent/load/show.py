@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +10,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpuagent.load.boundary import Boundary, Point
+from gpuagent.load.boundary import UNITS, Boundary, Point
+from gpuagent.wire.robustness import RobustnessCheck, RobustnessResult
 
 _STYLES = {"valid": "green", "warn": "yellow", "invalid": "red"}
+_CHECKED = {
+    "pass": ("green", "pass"),
+    "fail": ("red", "fail"),
+    "cannot_tell": ("yellow", "cannot tell"),
+}
 _NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "e2e_s": "E2E"}
 
 
@@ -39,6 +46,14 @@ def show_report(found: dict[str, Any], console: Console) -> None:
             console.print(f"Too few: {reason}", highlight=False)
         if found["loop"] == "closed":
             console.print("Closed loop: these are no latencies at a rate", highlight=False)
+    for row in found["turns"]:
+        if row["ttft_s_mean"] is not None:
+            console.print(
+                f"Turn {row['turn']}: {row['n']:,} requests of "
+                f"{row['input_tokens_mean']:,.0f} tokens, TTFT "
+                f"{_ms(row['ttft_s_mean'], row['ttft_s_low'], row['ttft_s_high'])} ms",
+                highlight=False,
+            )
     for target in found["targets"]:
         console.print(
             f"{escape(target['target'])}: {target['verdict'].replace('_', ' ')} "
@@ -47,19 +62,20 @@ def show_report(found: dict[str, Any], console: Console) -> None:
         )
 
 
-def show_point(point: Point, console: Console) -> None:
+def show_point(point: Point, console: Console, unit: str) -> None:
     """One line while a search goes on."""
     console.print(
-        f"{point.rate_per_s:.4g} a second: {_judgement(point)} ({point.requests:,} requests)",
+        f"{point.rate_per_s:.4g} {unit}: {_judgement(point)} ({point.requests:,} requests)",
         highlight=False,
     )
 
 
 def show_boundary(found: Boundary, console: Console) -> None:
     """The boundary, what of it is proven, and the curve it was found on."""
+    unit = UNITS[found.over]
     if found.rate_per_s is not None and found.low is not None and found.high is not None:
         console.print(
-            f"Boundary: {found.rate_per_s:.4g} requests a second "
+            f"Boundary: {found.rate_per_s:.4g} requests {unit} "
             f"(met at {found.low:.4g}, missed at {found.high:.4g}; {found.reason})",
             highlight=False,
         )
@@ -67,19 +83,24 @@ def show_boundary(found: Boundary, console: Console) -> None:
         console.print(f"No boundary: {found.reason}", highlight=False)
     if found.proven_per_s is not None:
         console.print(
-            f"Proven with {found.confidence:.0%} confidence: {found.proven_per_s:.4g} a second",
+            f"Proven with {found.confidence:.0%} confidence: {found.proven_per_s:.4g} {unit}",
             highlight=False,
         )
     else:
-        console.print("Not proven at any measured rate", highlight=False)
+        console.print(f"Not proven at any measured {found.over}", highlight=False)
     if found.needed_requests is not None and found.low is not None:
         console.print(
-            f"A proof at {found.low:.4g} a second needs {found.needed_requests:,} requests in "
+            f"A proof at {found.low:.4g} {unit} needs {found.needed_requests:,} requests in "
             "one run",
             highlight=False,
         )
     table = Table(title="Percentile of each target in ms, with 95 % intervals")
-    for column in ("requests/s", "n", "targets", "goodput"):
+    for column in (
+        "requests/s" if found.over == "rate" else "in flight",
+        "n",
+        "targets",
+        "goodput",
+    ):
         table.add_column(column, justify="right")
     points = sorted(found.points, key=lambda p: p.rate_per_s)
     for target in points[0].targets if points else ():
@@ -93,6 +114,26 @@ def show_boundary(found: Boundary, console: Console) -> None:
             *(_ms(t.value, t.low, t.high) for t in point.targets),
         )
     console.print(table)
+
+
+def show_check(check: RobustnessCheck, console: Console) -> None:
+    """One line of a robustness test, as soon as it is known."""
+    style, word = _CHECKED[check.verdict]
+    console.print(
+        f"[{style}]{word:11}[/] {check.name}: {escape(check.sentence)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def show_robustness(found: RobustnessResult, console: Console) -> None:
+    """The result in a sentence, after its lines."""
+    counts = Counter(check.verdict for check in found.checks)
+    console.print(
+        f"{counts['pass']} passed, {counts['fail']} failed, {counts['cannot_tell']} cannot be told "
+        f"({found.duration_s:.0f} s)",
+        highlight=False,
+    )
 
 
 def _judgement(point: Point) -> str:

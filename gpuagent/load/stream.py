@@ -91,6 +91,19 @@ def _events(pieces: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, str]
         yield at_s, rest[5:].strip().decode("utf-8", "replace")
 
 
+def answer_text(pieces: Sequence[tuple[float, bytes]]) -> str:
+    """What a streamed answer says; empty where it says nothing that can be read."""
+    said: list[str] = []
+    for _, event in _events(pieces):
+        try:
+            choices = json.loads(event).get("choices") or ()
+            said += [_text_of(choice) for choice in choices]
+        except (ValueError, AttributeError, TypeError):
+            # `[DONE]`, or what `read_answer` reports as an error of the request.
+            continue
+    return "".join(said)
+
+
 def _text_of(choice: dict[str, Any]) -> str:
     delta = choice.get("delta") or {}
     reasoning = delta.get("reasoning_content") or delta.get("reasoning")

@@ -12,6 +12,7 @@ from gpuagent.wire.measure import RequestRecord
 
 DEFAULT_DURATION_S = 30.0
 _MOST_PLANNED = 1_000_000
+_CLOCK_ROUNDING_S = 1e-6
 
 
 def open_times(args: argparse.Namespace, rate_per_s: float, *, seed: int) -> list[float]:
@@ -45,14 +46,21 @@ def without_warmup(run: LoadRun, warmup_s: float) -> LoadRun:
     """The run without the requests of its first seconds, times counted from there."""
     if warmup_s <= 0:
         return run
-    kept = tuple(_shifted(r, warmup_s) for r in run.records if r.intended_s >= warmup_s)
-    return replace(run, records=kept, wall_s=max(0.0, run.wall_s - warmup_s))
+    # The clock's own rounding must not drop the request that is due at the very end.
+    first_s = warmup_s - _CLOCK_ROUNDING_S
+    kept = [i for i, record in enumerate(run.records) if record.intended_s >= first_s]
+    return replace(
+        run,
+        records=tuple(_shifted(run.records[i], warmup_s) for i in kept),
+        turns=tuple(run.turns[i] for i in kept) if run.turns else (),
+        wall_s=max(0.0, run.wall_s - warmup_s),
+    )
 
 
 def _shifted(record: RequestRecord, by_s: float) -> RequestRecord:
     return record.model_copy(
         update={
-            "intended_s": record.intended_s - by_s,
+            "intended_s": max(0.0, record.intended_s - by_s),
             "sent_s": record.sent_s - by_s,
             "token_s": tuple(at_s - by_s for at_s in record.token_s),
         }

@@ -6,9 +6,10 @@ E2E = last token - intended send. Throughput = output tokens / (last token - fir
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from gpuagent.wire.base import WireModel
 
@@ -29,6 +30,9 @@ STATISTICS: dict[str, tuple[str, ...]] = {
 """Which statistics make sense for which metric."""
 
 HIGHER_IS_BETTER = frozenset({"output_tok_s"})
+
+
+_WRITTEN = re.compile(r"([a-z0-9_]+):([a-z0-9]+)(<=|>=)([0-9.eE+-]+)")
 
 
 class SlaTarget(WireModel):
@@ -57,3 +61,23 @@ class SlaTarget(WireModel):
     def percentile(self) -> float | None:
         """The percentile as a fraction, or None for a mean or a peak."""
         return PERCENTILES.get(self.statistic)
+
+
+def parse_target(text: str) -> SlaTarget:
+    """`ttft_s:p99<=0.2` or `output_tok_s:mean>=100`. Raises ValueError with the accepted form."""
+    found = _WRITTEN.fullmatch("".join(text.split()))
+    if found is not None:
+        metric, statistic, sign, limit = found.groups()
+        try:
+            target = SlaTarget.model_validate(
+                {"metric": metric, "statistic": statistic, "limit": limit}
+            )
+        except ValidationError:
+            target = None
+        if target is not None and target.higher_is_better == (sign == ">="):
+            return target
+    forms = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in STATISTICS.items())
+    raise ValueError(
+        f"target {text!r}: give METRIC:STATISTIC<=LIMIT in SI units, such as ttft_s:p99<=0.2, or "
+        f"output_tok_s:mean>=LIMIT ({forms})"
+    )

@@ -38,6 +38,7 @@ from advisor.studies.models import Attempt, StoredArtifact, Study, Trial
 from advisor.studies.states import TrialState
 from gpuagent.wire import WIRE_VERSION, HubModel
 from tests import builders, factories
+from tests.advisor.imports.samples import LOCUST
 
 
 class Access(Enum):
@@ -108,6 +109,7 @@ ROUTES: dict[str, Route] = {
     "api/v1/estimates": one(
         READ, "POST", bodies={"POST": {"model": "Qwen/Qwen3-8B", "gpu": "H100 SXM"}}
     ),
+    "api/v1/imports": one(READ, "POST", bodies={"POST": {"content": LOCUST}}),
     "api/v1/gpus": one(READ),
     "api/v1/gpus/<str:name>/price": Route(
         {"PUT": MANAGE, "DELETE": MANAGE},
@@ -173,6 +175,7 @@ ROUTES: dict[str, Route] = {
     "traces/<uuid:trace_id>/": one(READ, own=True),
     "traces/<uuid:trace_id>/compare/": one(READ, own=True, query="?before={trace_id}"),
     "traces/<uuid:trace_id>/delete/": one(WRITE, "POST", own=True),
+    "imports/": Route({"GET": READ, "POST": READ}, bodies={"POST": "import_form"}),
     "model/": one(READ, "GET", "POST"),
     "agents/": one(READ),
     "agents/add/": one(MANAGE, "POST"),
@@ -245,6 +248,10 @@ class World:
     def study_body(self) -> dict[str, Any]:
         spec = builders.make_study_spec(agent=self.agent.slug)
         return spec.model_dump(mode="json")
+
+    @property
+    def import_form(self) -> dict[str, Any]:
+        return {"file": SimpleUploadedFile("stats.csv", LOCUST.encode())}
 
     @property
     def upload(self) -> dict[str, Any]:

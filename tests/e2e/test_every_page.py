@@ -28,6 +28,7 @@ PAGES = (
     "TRIAL?tab=telemetry",
     "TRIAL?tab=environment",
     "TRIAL?tab=log",
+    "/imports/",
     "/model/",
     "/agents/",
     "/rules/",

@@ -29,6 +29,7 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/estimates",
         "/api/v1/gpus",
         "/api/v1/gpus/{name}/price",
+        "/api/v1/imports",
         "/api/v1/models",
         "/api/v1/rules",
         "/api/v1/studies",

@@ -166,7 +166,9 @@ def test_without_a_shape_there_is_still_a_plan() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_small_presets_finish_in_minutes(preset: str) -> None:
     chosen = PRESETS[preset]  # type: ignore[index]
-    spec = make_study_spec(workload=chosen.small_workload, targets=chosen.small_targets)
+    spec = make_study_spec(
+        workload=chosen.workload_for(small=True), targets=chosen.targets_for(small=True)
+    )
     assert planned(spec).estimate_s < 900
 
 

@@ -170,3 +170,55 @@ def test_the_search_needs_a_target_and_no_other_traffic(capsys) -> None:
     assert main(["load", "--url", "http://h", "--rate", "3", "--points", "3"]) == 2
     assert main(["load", "--url", "http://h"]) == 2
     assert "give --rate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("limit", "start"), [(1, 1), (7, 1), (40, 4), (300, 32)])
+def test_the_highest_concurrency_is_a_whole_number(limit: int, start: int) -> None:
+    asked: list[float] = []
+
+    def measure(level: float, index: int) -> Point:
+        asked.append(level)
+        ttft_s = 0.5 * level / (limit + 0.5)
+        records = [
+            RequestRecord(
+                intended_s=i, sent_s=i, token_s=(i + ttft_s,), input_tokens=1, output_tokens=1
+            )
+            for i in range(40)
+        ]
+        return make_point(level, records, TARGET, over="concurrency")
+
+    found = find_boundary(measure, start_per_s=start, over="concurrency")
+    assert all(level == int(level) >= 1 for level in asked)
+    assert len(set(asked)) == len(asked) <= 8
+    assert found.low <= limit < found.high <= max(found.low + 1, 1.05 * found.low)
+    assert found.over == "concurrency"
+    assert (found.reason == "nothing lies between") == (found.high - found.low == 1)
+
+
+def test_one_request_in_flight_may_be_too_many() -> None:
+    slow = [
+        RequestRecord(intended_s=i, sent_s=i, token_s=(i + 9.0,), input_tokens=1, output_tokens=1)
+        for i in range(40)
+    ]
+    found = find_boundary(
+        lambda level, index: make_point(level, slow, TARGET, over="concurrency"),
+        start_per_s=4,
+        over="concurrency",
+    )
+    assert (found.low, found.high) == (None, 1.0)
+    assert found.reason == "missed already at 1 in flight"
+
+
+@pytest.mark.services
+def test_a_real_search_over_concurrency(capsys) -> None:
+    with running(MockSettings(slots=4, step_s=0.004)) as (url, _):
+        main([
+            "load", "--url", url, "--boundary", "concurrency", "--concurrency", "2",
+            "--target", "ttft_s:p50<=0.03", "--output-tokens", "20", "--input-tokens", "8",
+            "--duration", "0.4", "--json", "--points", "4",
+        ])  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    assert found["boundary"]["over"] == "concurrency"
+    levels = {point["concurrency"]: point["meets"] for point in found["points"]}
+    assert levels[2] is True
+    assert levels[8] is False  # every other one waits for a slot: 80 ms

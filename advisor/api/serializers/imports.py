@@ -1,0 +1,81 @@
+"""Question and answer of the import endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from advisor.api.serializers.base import Answer
+from advisor.imports import ImportedMetric, ImportedStatus, ImportedTrial
+from gpuagent.wire.base import WireModel
+from gpuagent.wire.measure import Quantity
+from gpuagent.wire.sla import SlaTarget
+
+
+class ImportQuery(WireModel):
+    """content: the file's text. targets: what every benchmark in it is judged by."""
+
+    content: Annotated[str, Field(min_length=1)]
+    targets: Annotated[tuple[SlaTarget, ...], Field(max_length=12)] = ()
+
+
+class ImportedTrialAnswer(Answer):
+    """One benchmark. basis: the tool and its version. validity: never better than `warn`.
+
+    single_requests: how many the file holds; without any, no target is proven.
+    """
+
+    basis: str
+    validity: Literal["warn"]
+    validity_reason: str
+    label: str
+    model: str | None
+    loop: Literal["open", "closed", "unknown"]
+    asked_rate_per_s: float | None
+    concurrency: int | None
+    requests: int
+    failed: int
+    single_requests: int
+    duration_s: Quantity
+    requests_per_s: Quantity
+    output_tok_s: Quantity
+    metrics: list[ImportedMetric]
+    notes: list[str]
+    targets: list[ImportedStatus]
+
+
+class ImportAnswer(Answer):
+    """The benchmarks of the file in its order."""
+
+    trials: list[ImportedTrialAnswer]
+
+
+def import_answer(
+    judged: Sequence[tuple[ImportedTrial, tuple[ImportedStatus, ...]]],
+) -> ImportAnswer:
+    return ImportAnswer(trials=[_trial(trial, statuses) for trial, statuses in judged])
+
+
+def _trial(trial: ImportedTrial, statuses: tuple[ImportedStatus, ...]) -> ImportedTrialAnswer:
+    return ImportedTrialAnswer(
+        basis=trial.basis,
+        validity="warn",
+        validity_reason="Not measured by an agent: whether the client was the bottleneck is not "
+        "known",
+        label=trial.label,
+        model=trial.model,
+        loop=trial.loop,
+        asked_rate_per_s=trial.asked_rate_per_s,
+        concurrency=trial.concurrency,
+        requests=trial.requests,
+        failed=trial.failed,
+        single_requests=len(trial.records),
+        duration_s=trial.duration_s,
+        requests_per_s=trial.requests_per_s,
+        output_tok_s=trial.output_tok_s,
+        metrics=list(trial.metrics),
+        notes=list(trial.notes),
+        targets=list(statuses),
+    )

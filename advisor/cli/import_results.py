@@ -1,0 +1,119 @@
+"""`tuning-advisor import FILE`: results of another load tool, in our definitions, against targets.
+
+Needs no server. Exit code 0 when every target is met, 1 when one is proven missed, 2 for a file
+that cannot be read, 3 when one is not proven; without targets 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from advisor import units
+from advisor.cli.errors import CliError
+from advisor.imports import (
+    FORMATS,
+    MAX_BYTES,
+    ImportedStatus,
+    ImportedTrial,
+    ImportRefused,
+    judge_import,
+    read_import,
+)
+from gpuagent.wire.sla import parse_target
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the subcommand."""
+    parser.add_argument("file", help=f"- for standard input; {'; '.join(FORMATS)}")
+    parser.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        help="METRIC:STATISTIC<=LIMIT in SI units, such as ttft_s:p95<=0.2; repeatable",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, judge, print."""
+    try:
+        targets = [parse_target(text) for text in args.target]
+    except ValueError as error:
+        raise CliError(str(error)) from None
+    try:
+        trials = read_import(_content(args.file))
+    except ImportRefused as error:
+        raise CliError(f"{args.file}: {error}") from None
+    judged = [(trial, judge_import(trial, targets)) for trial in trials]
+    if args.json:
+        print(json.dumps([_as_json(*one) for one in judged], indent=2))
+    else:
+        console = Console()
+        for trial, statuses in judged:
+            _show(trial, statuses, console)
+    verdicts = {status.verdict for _, statuses in judged for status in statuses}
+    if "missed" in verdicts:
+        return 1
+    return 3 if verdicts - {"met"} else 0
+
+
+def _content(name: str) -> bytes:
+    try:
+        if name == "-":
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with Path(name).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise CliError(f"{name} cannot be read ({error.strerror})") from None
+
+
+def _as_json(trial: ImportedTrial, statuses: Sequence[ImportedStatus]) -> dict[str, object]:
+    return {
+        "basis": trial.basis,
+        **trial.model_dump(exclude={"records"}),
+        "single_requests": len(trial.records),
+        "targets": [status.model_dump() for status in statuses],
+    }
+
+
+def _show(trial: ImportedTrial, statuses: Sequence[ImportedStatus], console: Console) -> None:
+    rate = trial.requests_per_s.value
+    console.print(
+        f"[bold]{escape(trial.label)}[/] ({escape(trial.basis)}; not measured by an agent)",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(
+        f"{trial.requests:,} requests, {trial.failed:,} failed, {trial.loop} loop, "
+        f"{units.number(rate)} a second, {units.rate(trial.output_tok_s.value)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    table = Table()
+    for column in ("", "mean", "p50", "p90", "p95", "p99", "n"):
+        table.add_column(column, justify="left" if not column else "right")
+    for one in trial.metrics:
+        if one.reason is None:
+            values = (one.mean, one.p50, one.p90, one.p95, one.p99)
+            table.add_row(one.name, *map(units.seconds, values), units.count(one.n))
+    if table.row_count:
+        console.print(table)
+    for one in trial.metrics:
+        told = one.reason or one.definition
+        console.print(f"{one.name}: {escape(told)}", highlight=False, soft_wrap=True)
+    for note in trial.notes:
+        console.print(escape(note), highlight=False, soft_wrap=True)
+    for status in statuses:
+        console.print(
+            f"{escape(status.label)}: {status.verdict.replace('_', ' ')} ({escape(status.reason)})",
+            highlight=False,
+            soft_wrap=True,
+        )

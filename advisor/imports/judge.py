@@ -1,0 +1,120 @@
+"""Imported trials against targets: proven where the file holds single requests, else as reported.
+
+A sum alone proves nothing: it does not say which requests shared a batch or when they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from advisor import units
+from advisor.imports.model import ImportedTrial
+from advisor.targets import TargetVerdict, requests_status, target_label
+from gpuagent.request_metrics import request_metrics
+from gpuagent.wire.base import WireModel
+from gpuagent.wire.sla import SlaTarget
+
+_OF_REQUESTS = ("ttft_s", "itl_s", "e2e_s", "output_tok_s")
+_RATE_SLACK = 0.1
+
+
+class ImportedStatus(WireModel):
+    """One target against one imported trial.
+
+    value, low, high: SI units of the metric. reported: on which side of the limit the tool's own
+    number lies, where nothing is proven. needed_requests: in all, for a proof.
+    """
+
+    target: SlaTarget
+    label: str
+    verdict: TargetVerdict
+    reported: Literal["within", "beyond"] | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    needed_requests: int | None = None
+    reason: str
+    basis: str
+
+
+def judge_import(trial: ImportedTrial, targets: Sequence[SlaTarget]) -> tuple[ImportedStatus, ...]:
+    """Status of every target, in order."""
+    return tuple(_status(trial, target) for target in targets)
+
+
+def _status(trial: ImportedTrial, target: SlaTarget) -> ImportedStatus:
+    if trial.records and target.metric in _OF_REQUESTS:
+        metrics = request_metrics(trial.records)
+        found = requests_status(target, metrics)
+        if target.metric == "output_tok_s" and _hidden_tokens(trial, found.value):
+            return _as_reported(trial, target)
+        return ImportedStatus(
+            target=target,
+            label=target_label(target).replace(units.NBSP, " "),
+            verdict=found.verdict,
+            reported=None if found.value is None else _side(target, found.value),
+            value=found.value,
+            low=found.low,
+            high=found.high,
+            n=found.n,
+            needed_requests=found.needed_n,
+            reason=found.reason,
+            basis=trial.basis,
+        )
+    return _as_reported(trial, target)
+
+
+def _hidden_tokens(trial: ImportedTrial, value: float | None) -> bool:
+    """Whether chunks carried more tokens than one, so that counting them says too little."""
+    told = trial.output_tok_s.value
+    return told is not None and (value is None or value < (1 - _RATE_SLACK) * told)
+
+
+def _as_reported(trial: ImportedTrial, target: SlaTarget) -> ImportedStatus:
+    value, n, reason = _reported(trial, target)
+    if value is None:
+        return _made(trial, target, "not_measured", reason)
+    side = _side(target, value)
+    failed = ""
+    if trial.failed:
+        failed = f", and {trial.failed:,} of {trial.requests:,} requests failed"
+    told = (
+        f"the tool's own number is {side} the limit{failed}; the file holds no single requests, "
+        "so nothing is proven"
+        if not trial.records
+        else f"the tool's own number is {side} the limit; its chunks hide single tokens"
+    )
+    found_status = _made(trial, target, "not_proven", told)
+    return found_status.model_copy(update={"reported": side, "value": value, "n": n})
+
+
+def _reported(trial: ImportedTrial, target: SlaTarget) -> tuple[float | None, int | None, str]:
+    if target.metric == "output_tok_s":
+        quantity = trial.output_tok_s
+        return quantity.value, None, quantity.reason or ""
+    metric = trial.metric(target.metric)
+    if metric is None:
+        return None, None, "load tools do not measure it"
+    if metric.reason is not None:
+        return None, None, metric.reason
+    value = metric.value(target.statistic)
+    return value, metric.n, f"the file has no {target.statistic} of it"
+
+
+def _side(target: SlaTarget, value: float) -> Literal["within", "beyond"]:
+    keeps = value >= target.limit if target.higher_is_better else value <= target.limit
+    return "within" if keeps else "beyond"
+
+
+def _made(
+    trial: ImportedTrial, target: SlaTarget, verdict: TargetVerdict, reason: str
+) -> ImportedStatus:
+    return ImportedStatus(
+        target=target,
+        label=target_label(target).replace(units.NBSP, " "),
+        verdict=verdict,
+        reason=reason,
+        basis=trial.basis,
+    )

@@ -1,0 +1,47 @@
+"""A result of another load tool and the targets to judge it by."""
+
+from __future__ import annotations
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from gpuagent.wire.sla import SlaTarget, parse_target
+
+MOST_BYTES = 16 * 1024 * 1024
+MOST_TARGETS = 12
+
+
+class ImportForm(forms.Form):
+    file = forms.FileField(
+        label=_("Result file"),
+        max_length=500,
+        help_text=_(
+            "vllm bench serve (best with --save-detailed), guidellm or aiperf JSON, Locust CSV. "
+            "Up to 16 MiB. It is read and not kept."
+        ),
+        error_messages={"required": _("Choose a file."), "empty": _("The file is empty.")},
+    )
+    targets = forms.CharField(
+        label=_("Targets"),
+        required=False,
+        max_length=1000,
+        strip=True,
+        initial="ttft_s:p95<=0.5",
+        help_text=_("One a line, in SI units: ttft_s:p95<=0.5, output_tok_s:mean>=100."),
+        widget=forms.Textarea(attrs={"rows": 3, "class": "input", "spellcheck": "false"}),
+    )
+
+    def clean_file(self) -> object:
+        upload = self.cleaned_data["file"]
+        if upload.size > MOST_BYTES:
+            raise forms.ValidationError(_("The file is larger than 16 MiB: use the command line."))
+        return upload
+
+    def clean_targets(self) -> tuple[SlaTarget, ...]:
+        lines = [line for line in self.cleaned_data["targets"].splitlines() if line.strip()]
+        if len(lines) > MOST_TARGETS:
+            raise forms.ValidationError(_("Give at most 12 targets."))
+        try:
+            return tuple(parse_target(line) for line in lines)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
