@@ -28,6 +28,11 @@ urlpatterns = [
         studies.study_report_view,
         name="study-report",
     ),
+    path(
+        "studies/<uuid:study_id>/export.<slug:fmt>",
+        studies.study_export_view,
+        name="study-export",
+    ),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
     path("model/", model.model_page, name="model"),
     path("traces/", traces.trace_list, name="traces"),

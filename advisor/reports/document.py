@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from advisor import units
 from advisor.charts import Chart, ChartInput, study_charts
 from advisor.evidence import Basis, StudyEvidence, TrialEvidence
+from advisor.exports.launch import launch_lines
 from advisor.knobs import settings_text
-from advisor.reports.launch import launch_lines
 from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.rules.rule import Finding
 from advisor.targets import TargetStatus, TargetVerdict, target_name, target_statuses
@@ -257,7 +257,7 @@ def _launch(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[Line, ...]:
     wanted = verdict.recommended or (current if verdict.status == "met" else None)
     if wanted is None:
         return ()
-    lines = launch_lines(evidence.spec.model, wanted, current)
+    lines = launch_lines(evidence.spec.model, wanted, current, evidence.spec.engine)
     return tuple(Line(text=line.text, changed=line.changed) for line in lines)
 
 
