@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from advisor import units
 from advisor.charts import Chart, ChartInput, study_charts
 from advisor.evidence import Basis, StudyEvidence, TrialEvidence
+from advisor.exports.knob_lines import KnobLine, knob_lines
 from advisor.exports.launch import launch_lines
 from advisor.knobs import settings_text
 from advisor.reports.method import environment_lines, limit_lines, method_lines
@@ -148,6 +149,7 @@ class ReportDocument(_Value):
     changes: tuple[SettingChange, ...]
     recommended: EngineSettings | None
     launch: tuple[Line, ...]
+    knobs: tuple[KnobLine, ...]
     findings: tuple[Finding, ...]
     charts: tuple[ChartPart, ...]
     trials: tuple[TrialRow, ...]
@@ -180,6 +182,7 @@ def report_document(
         ),
         recommended=verdict.recommended,
         launch=_launch(evidence, verdict),
+        knobs=knob_lines(evidence, verdict, findings),
         findings=tuple(findings),
         charts=tuple(_chart(c) for c in charts),
         trials=tuple(trial_row(t, evidence) for t in evidence.trials),

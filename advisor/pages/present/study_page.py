@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from django.core.cache import cache
 
 from advisor.charts import Chart, ChartInput, study_charts
+from advisor.exports.knob_lines import KnobLine, knob_lines
 from advisor.exports.launch import LaunchLine, launch_lines
 from advisor.knobs import knob_name, knob_text
 from advisor.pages.present.studies import FindingFold, finding_folds, top_findings
@@ -45,6 +46,7 @@ class StudyPage:
     launch: tuple[LaunchLine, ...]
     changes: tuple[tuple[str, str, str], ...]
     """(knob, current, recommended)"""
+    knobs: tuple[KnobLine, ...]
     table: TrialsTable
     known: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -88,6 +90,7 @@ def build(view: StudyView) -> StudyPage:
             (knob_name(knob), knob_text(old), knob_text(new))
             for knob, (old, new) in verdict.changes.items()
         ),
+        knobs=knob_lines(evidence, verdict, view.findings),
         table=trials_table(evidence, verdict.best),
         known=verdict.known,
         unknown=verdict.unknown,
