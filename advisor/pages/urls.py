@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from advisor.pages.views import (
     agents,
+    diagnoses,
     model,
     organisation,
     rules,
@@ -32,6 +33,11 @@ urlpatterns = [
         "studies/<uuid:study_id>/export.<slug:fmt>",
         studies.study_export_view,
         name="study-export",
+    ),
+    path(
+        "studies/<uuid:study_id>/diagnose/<slug:complaint>/",
+        diagnoses.study_diagnose,
+        name="study-diagnose",
     ),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
     path("model/", model.model_page, name="model"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from advisor.errors import Conflict, InvalidInput
 from advisor.exports import EXPORTS, ExportError, export_document
 from advisor.studies.models import Study
+from advisor.studies.numbers import trial_number
 from advisor.studies.selectors import study_view
 
 
@@ -43,21 +44,13 @@ def study_export(
             view.verdict,
             engine=export.engine or engine,
             engine_version=engine_version,
-            trial=_number(trial),
+            trial=trial_number(trial),
         )
     except ExportError as error:
         if error.absent:
             raise Conflict(str(error), {error.field: [str(error)]}) from None
         raise _invalid(error.field, str(error)) from None
     return ExportFile(export.render(document), export.media_type, export.filename(document))
-
-
-def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        raise _invalid("trial", "Give the number of a trial, for example 1.")
-    return int(text)
 
 
 def _invalid(field: str, text: str) -> InvalidInput:
