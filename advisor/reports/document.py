@@ -19,8 +19,10 @@ from advisor.evidence import Basis, StudyEvidence, TrialEvidence
 from advisor.exports.knob_lines import KnobLine, knob_lines
 from advisor.exports.launch import launch_lines
 from advisor.knobs import settings_text
+from advisor.presets import PRESETS
 from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.rules.rule import Finding
+from advisor.scenarios import SCENARIOS
 from advisor.targets import TargetStatus, TargetVerdict, target_name, target_statuses
 from advisor.verdict import StudyVerdict, VerdictStatus, Verification
 from gpuagent.wire import EngineSettings, StudySpec
@@ -205,6 +207,8 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
         facts.append(("Hardware", f"{evidence.device.count} × {evidence.device.name}{tail}"))
     facts.append(("Engine", evidence.spec.engine))
     facts.append(("Workload", f"{workload.preset}, {arrivals}, {lengths}"))
+    facts.append(("Objective", SCENARIOS[workload.preset].objective))
+    facts.append(("Trade-off", PRESETS[workload.preset].trade_off))
     facts.append(("Current settings", settings_text(evidence.spec.current)))
     return facts
 

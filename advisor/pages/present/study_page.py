@@ -20,6 +20,7 @@ from advisor.pages.present.trials import TrialsTable, trials_table
 from advisor.reports import words
 from advisor.reports.document import study_facts
 from advisor.rules.rule import Finding
+from advisor.scenarios import SCENARIOS
 from advisor.studies.models import Study
 from advisor.studies.selectors import StudyView, study_view
 from gpuagent.wire import EngineSettings
@@ -47,6 +48,8 @@ class StudyPage:
     changes: tuple[tuple[str, str, str], ...]
     """(knob, current, recommended)"""
     knobs: tuple[KnobLine, ...]
+    scope: str
+    """Settings that its scenario turns first, in words."""
     table: TrialsTable
     known: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -90,6 +93,7 @@ def build(view: StudyView) -> StudyPage:
             (knob_name(knob), knob_text(old), knob_text(new))
             for knob, (old, new) in verdict.changes.items()
         ),
+        scope=", ".join(knob_name(knob) for knob in SCENARIOS[evidence.spec.workload.preset].knobs),
         knobs=knob_lines(evidence, verdict, view.findings),
         table=trials_table(evidence, verdict.best),
         known=verdict.known,
