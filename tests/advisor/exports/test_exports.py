@@ -18,7 +18,6 @@ from advisor.evidence import StudyEvidence
 from advisor.exports import EXPORTS, ExportDocument, ExportError, export_document
 from advisor.exports.arguments import SERVING_ENGINES, arguments
 from advisor.exports.knob_table import KNOBS, Flag, Switch
-from advisor.rules.engine import evaluate
 from advisor.verdict import study_verdict
 from gpuagent.wire import EngineSettings, HubModel, LocalModel, ModelRef, SimulatedModel
 from tests.builders import (
@@ -51,7 +50,7 @@ EVERYTHING = EngineSettings(
 
 
 def export(evidence: StudyEvidence, **options: Any) -> ExportDocument:
-    return export_document(evidence, study_verdict(evidence, evaluate(evidence)), **options)
+    return export_document(evidence, study_verdict(evidence, ()), **options)
 
 
 def served(model: ModelRef = HUB, engine: str = "vllm", **spec: Any) -> StudyEvidence:
@@ -306,7 +305,7 @@ def local_export(engine: str) -> ExportDocument:
     return export(served(LocalModel(name="m")), engine=engine)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(name=HOSTILE, study=HOSTILE, engine=st.sampled_from(SERVING_ENGINES))
 def test_a_hostile_name_stays_one_argument_everywhere(name: str, study: str, engine: str) -> None:
     base = local_export(engine)
