@@ -18,6 +18,23 @@ KNOB_NAMES: dict[str, str] = {
     "prefix_cache": "Prefix cache",
     "max_context": "Longest request",
     "tensor_parallel": "Tensor parallel degree",
+    "pipeline_parallel": "Pipeline parallel degree",
+    "data_parallel": "Data parallel degree",
+    "expert_parallel": "Expert parallelism",
+    "kv_block_tokens": "KV cache block size",
+    "quantization": "Weight format",
+    "speculative_method": "Speculative decoding",
+    "weights_offload": "Weights in host memory",
+    "scheduling_policy": "Order of requests",
+    "swap_space": "Swap space",
+    "batch_timeout": "Batching delay",
+    "kv_heads": "KV heads",
+    "attention_heads": "Attention heads",
+    "attention_dropout": "Attention dropout",
+    "gradient_checkpointing": "Gradient checkpointing",
+    "sliding_window": "Attention window",
+    "beam_width": "Beam width",
+    "max_output_tokens": "Longest answer",
 }
 
 ENGINE_NAMES: dict[str, str] = {

@@ -186,6 +186,38 @@ FRAGMENTATION_MAX = Threshold(
     source="own choice: a tenth is what engines leave free for everything else",
     date="2026-12-02",
 )
+WEIGHTS_TOLERANCE = Threshold(
+    id="weights-tolerance",
+    value=0.05,
+    unit="share",
+    meaning="loaded weights may exceed the config's by this much",
+    source="parameter counts are exact; scales and padding of quantised formats stay within it",
+    date="2026-12-02",
+)
+KV_RESERVED_MIN_USE = Threshold(
+    id="kv-reserved-min-use",
+    value=0.5,
+    unit="share of the cache",
+    meaning="a reserved cache of which less was ever used is larger than the load needs",
+    source="own choice: bursts need headroom, twice the measured peak is enough of it",
+    date="2026-12-02",
+)
+GRAPHS_MAX_SHARE = Threshold(
+    id="graphs-max-share",
+    value=0.05,
+    unit="share of the peak",
+    meaning="captured graphs that hold more are worth capturing fewer of",
+    source="own choice; vLLM logs show 0.65 GiB of 80 GiB, issues 27951 and 45178",
+    date="2026-12-02",
+)
+DEMAND_MET = Threshold(
+    id="demand-met",
+    value=0.95,
+    unit="share of what is asked",
+    meaning="an engine that serves this share of the load's tokens is limited by the load",
+    source="own choice: arrivals drawn at random miss their mean rate by a few per cent",
+    date="2026-12-02",
+)
 KV_HEADS_MANY = Threshold(
     id="kv-heads-many",
     value=8,
@@ -370,6 +402,10 @@ THRESHOLDS: tuple[Threshold, ...] = (
     KV_IDLE,
     PEAK_MAX_EXCESS,
     FRAGMENTATION_MAX,
+    WEIGHTS_TOLERANCE,
+    KV_RESERVED_MIN_USE,
+    GRAPHS_MAX_SHARE,
+    DEMAND_MET,
     KV_HEADS_MANY,
     EAGER_MIN_PROMPT,
     ATTENTION_MAX_SHARE,

@@ -10,8 +10,10 @@ from drf_spectacular.views import SpectacularAPIView
 from advisor.api.errors import no_such_endpoint
 from advisor.api.views import (
     agents,
+    diagnoses,
     docs,
     estimates,
+    exports,
     gates,
     gpus,
     imports,
@@ -37,6 +39,12 @@ v1 = [
     ),
     path("studies/<uuid:study_id>/gate", gates.StudyGate.as_view(), name="api-study-gate"),
     path("studies/<uuid:study_id>/report", reports.StudyReport.as_view(), name="api-study-report"),
+    path(
+        "studies/<uuid:study_id>/diagnoses",
+        diagnoses.StudyDiagnoses.as_view(),
+        name="api-study-diagnoses",
+    ),
+    path("studies/<uuid:study_id>/export", exports.StudyExport.as_view(), name="api-study-export"),
     path("studies/<uuid:study_id>/what-if", what_if.StudyWhatIf.as_view(), name="api-what-if"),
     path("trials/<uuid:trial_id>", trials.TrialDetail.as_view(), name="api-trial"),
     path("traces", traces.TraceList.as_view(), name="api-traces"),

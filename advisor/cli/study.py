@@ -1,4 +1,4 @@
-"""`tuning-advisor study submit | show | gate | report`: studies from a shell or a CI job."""
+"""`tuning-advisor study submit | show | gate | report | export`: studies from a shell or CI."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ TERMINAL = ("finished", "cancelled")
 EXIT_BY_VERDICT = {"met": 0, "no_targets": 0, "missed": 1, "not_proven": 3, "no_verdict": 3}
 REPORT_FORMATS = ("html", "json")
 
+EXPORT_FORMATS = ("vllm", "sglang", "compose", "kubernetes", "json")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -40,6 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument("id")
     report.add_argument("--format", choices=REPORT_FORMATS, default="html")
     report.add_argument("-o", "--output", type=Path, default=None)
+    export = actions.add_parser("export", help="download a configuration to serve")
+    export.add_argument("id")
+    export.add_argument(
+        "--format",
+        choices=EXPORT_FORMATS,
+        default="vllm",
+        help="a shell command, a service of docker compose, objects of Kubernetes, or data",
+    )
+    export.add_argument(
+        "--engine", choices=("vllm", "sglang"), help="for compose, kubernetes, json"
+    )
+    export.add_argument("--engine-version", help="the measured one by default, else the newest")
+    export.add_argument("--trial", type=int, help="number of a trial; else what is recommended")
+    export.add_argument("-o", "--output", type=Path, default=None, help="else standard output")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,6 +64,10 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "report":
         content = client.get_bytes(f"studies/{args.id}/report", format=args.format)
         return _write(content, args.output)
+    if args.action == "export":
+        return _write(
+            client.get_bytes(f"studies/{args.id}/export", **_export_choice(args)), args.output
+        )
     if args.action == "gate":
         return study_gate.run(args, client, console)
     if args.action == "submit":
@@ -65,6 +85,11 @@ def run(args: argparse.Namespace) -> int:
         show_study(client, study, console)
     waited = args.action == "show" or args.wait
     return EXIT_BY_VERDICT[study["verdict"]["status"]] if waited else 0
+
+
+def _export_choice(args: argparse.Namespace) -> dict[str, str]:
+    chosen = {name: getattr(args, name) for name in ("format", "engine", "engine_version", "trial")}
+    return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
 def read_spec(path: Path) -> Any:

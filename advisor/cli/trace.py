@@ -15,6 +15,7 @@ from advisor.cli.errors import CliError
 from gpuagent.traces.analyse import analyse_file
 from gpuagent.traces.compare import Comparison, Difference, compare
 from gpuagent.traces.errors import TraceError
+from gpuagent.traces.findings import SHOWN
 from gpuagent.traces.idle import CAUSE_LABELS
 from gpuagent.traces.kernel_names import CLASS_LABELS
 from gpuagent.traces.report import TraceReport
@@ -159,13 +160,16 @@ def _findings_text(report: TraceReport) -> list[str]:
     if not report.findings:
         return []
     lines = ["", "Findings, most recoverable time first"]
-    for finding in report.findings:
+    for finding in report.findings[:SHOWN]:
         worth = (
             f"{seconds(finding.recoverable_s)} ({finding.basis})"
             if finding.recoverable_s is not None
             else finding.basis
         )
         lines += [f"  {finding.title}: {worth}", f"    {finding.detail}", f"    {finding.change}"]
+    more = len(report.findings) - SHOWN
+    if more > 0:
+        lines.append(f"  and {more} more, in --json")
     return lines
 
 

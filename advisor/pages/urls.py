@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from advisor.pages.views import (
     agents,
+    diagnoses,
     imports,
     model,
     organisation,
@@ -28,6 +29,16 @@ urlpatterns = [
         "studies/<uuid:study_id>/report.<slug:suffix>",
         studies.study_report_view,
         name="study-report",
+    ),
+    path(
+        "studies/<uuid:study_id>/export.<slug:fmt>",
+        studies.study_export_view,
+        name="study-export",
+    ),
+    path(
+        "studies/<uuid:study_id>/diagnose/<slug:complaint>/",
+        diagnoses.study_diagnose,
+        name="study-diagnose",
     ),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
     path("imports/", imports.import_page, name="imports"),

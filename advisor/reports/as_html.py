@@ -73,6 +73,7 @@ def _paper(document: ReportDocument) -> Html:
         _targets(document),
         _what_to_change(document),
         _launch(document),
+        _knobs(document),
         _charts(document),
         _findings(document),
         _trials(document),
@@ -241,6 +242,17 @@ def _launch(document: ReportDocument) -> Html | None:
         el("ul", *changes, class_="plain") if changes else None,
         el("pre", el("code", *lines), class_="command"),
     )
+
+
+def _knobs(document: ReportDocument) -> Html | None:
+    """What changes, by each engine's name for it; the whole table is in the JSON."""
+    rows = [
+        [line.name, f"{line.today} → {line.advised}", line.vllm, line.sglang, line.reason]
+        for line in document.knobs
+        if line.changed
+    ]
+    columns = [(name, False) for name in ("Setting", "Change", "vLLM", "SGLang", "Why")]
+    return join(el("h2", "Settings by name"), table("Settings", columns, rows)) if rows else None
 
 
 def _charts(document: ReportDocument) -> Html | None:

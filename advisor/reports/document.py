@@ -16,10 +16,13 @@ from pydantic import BaseModel, ConfigDict
 from advisor import units
 from advisor.charts import Chart, ChartInput, study_charts
 from advisor.evidence import Basis, StudyEvidence, TrialEvidence
+from advisor.exports.knob_lines import KnobLine, knob_lines
+from advisor.exports.launch import launch_lines
 from advisor.knobs import settings_text
-from advisor.reports.launch import launch_lines
+from advisor.presets import PRESETS
 from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.rules.rule import Finding
+from advisor.scenarios import SCENARIOS
 from advisor.targets import TargetStatus, TargetVerdict, target_name, target_statuses
 from advisor.verdict import StudyVerdict, VerdictStatus, Verification
 from gpuagent.wire import EngineSettings, StudySpec
@@ -148,6 +151,7 @@ class ReportDocument(_Value):
     changes: tuple[SettingChange, ...]
     recommended: EngineSettings | None
     launch: tuple[Line, ...]
+    knobs: tuple[KnobLine, ...]
     findings: tuple[Finding, ...]
     charts: tuple[ChartPart, ...]
     trials: tuple[TrialRow, ...]
@@ -180,6 +184,7 @@ def report_document(
         ),
         recommended=verdict.recommended,
         launch=_launch(evidence, verdict),
+        knobs=knob_lines(evidence, verdict, findings),
         findings=tuple(findings),
         charts=tuple(_chart(c) for c in charts),
         trials=tuple(trial_row(t, evidence) for t in evidence.trials),
@@ -202,6 +207,8 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
         facts.append(("Hardware", f"{evidence.device.count} × {evidence.device.name}{tail}"))
     facts.append(("Engine", evidence.spec.engine))
     facts.append(("Workload", f"{workload.preset}, {arrivals}, {lengths}"))
+    facts.append(("Objective", SCENARIOS[workload.preset].objective))
+    facts.append(("Trade-off", PRESETS[workload.preset].trade_off))
     facts.append(("Current settings", settings_text(evidence.spec.current)))
     return facts
 
@@ -257,7 +264,7 @@ def _launch(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[Line, ...]:
     wanted = verdict.recommended or (current if verdict.status == "met" else None)
     if wanted is None:
         return ()
-    lines = launch_lines(evidence.spec.model, wanted, current)
+    lines = launch_lines(evidence.spec.model, wanted, current, evidence.spec.engine)
     return tuple(Line(text=line.text, changed=line.changed) for line in lines)
 
 

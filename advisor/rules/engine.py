@@ -34,13 +34,12 @@ def evaluate(evidence: StudyEvidence, rules: Sequence[Rule] = RULES) -> list[Fin
     Failing before open before passing; among equals by the share of the distance to the user's
     targets that the change closes, then by the size of its effect, then in catalogue order.
     """
-    if evidence.spec.engine == "simulated":
-        evidence = replace(evidence, device=None)
-    trusted = _trusted(evidence)
+    evidence = without_host(evidence)
+    usable = trusted(evidence)
     found = [
         (index, finding)
         for index, rule in enumerate(rules)
-        for finding in _run(rule, evidence if rule.sees_invalid else trusted)
+        for finding in run_rule(rule, evidence if rule.sees_invalid else usable)
     ]
     found.sort(key=_rank)
     kept = _without_contradictions(found, _recommended(evidence))
@@ -111,13 +110,19 @@ def _set_aside(finding: Finding, knob: str, value: object, who: str) -> Finding:
     )
 
 
-def _trusted(evidence: StudyEvidence) -> StudyEvidence:
+def without_host(evidence: StudyEvidence) -> StudyEvidence:
+    """A simulated study without the device of the agent that computed it."""
+    return replace(evidence, device=None) if evidence.spec.engine == "simulated" else evidence
+
+
+def trusted(evidence: StudyEvidence) -> StudyEvidence:
     """Without trials that were measured but must not be used; those without result stay."""
     kept = tuple(t for t in evidence.trials if t.result is None or t.usable)
     return evidence if len(kept) == len(evidence.trials) else replace(evidence, trials=kept)
 
 
-def _run(rule: Rule, evidence: StudyEvidence) -> list[Finding]:
+def run_rule(rule: Rule, evidence: StudyEvidence) -> list[Finding]:
+    """Findings of one rule on exactly this evidence; one that throws gives an `error` finding."""
     try:
         findings = rule.check(evidence)
     except Exception as error:

@@ -67,7 +67,8 @@ class Change(_Value):
 class Effect(_Value):
     """Expected or measured relative change of one metric: -0.3 is 30 % less.
 
-    low and high bound the 95 % interval; None where it was measured once.
+    low and high bound the 95 % interval, of a modelled effect its range; None where it was measured
+    once.
     """
 
     metric: str

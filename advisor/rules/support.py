@@ -41,6 +41,27 @@ def not_applicable(rule_id: str, title: str, missing: str) -> list[Finding]:
     return [Finding(rule_id=rule_id, verdict=Verdict.NOT_APPLICABLE, title=title, missing=missing)]
 
 
+def missing_trial(evidence: StudyEvidence, experiment: str) -> str:
+    """How to get a trial of `experiment`: never the goal or the option that the study has."""
+    what = f"{'An' if experiment[0] in 'aeiou' else 'A'} {experiment} trial"
+    spec = evidence.spec
+    asked = spec.profile if experiment == "profile" else spec.goal == "diagnose"
+    if not asked:
+        return (
+            f"{what}: choose it when submitting the study"
+            if experiment == "profile"
+            else f"{what}: choose the goal diagnose"
+        )
+    trial = next((t for t in evidence.trials if t.spec.experiment == experiment), None)
+    if trial is None:
+        return f"{what} that is valid: the plan left it out, or its measurement was disturbed"
+    if trial.failure is not None:
+        return f"{what} that succeeds: trial {trial.ordinal} failed, “{trial.failure.kind.text}”"
+    if trial.state == "cancelled":
+        return f"{what} that is not cancelled, as trial {trial.ordinal} was"
+    return f"The end of trial {trial.ordinal}, which measures it"
+
+
 def current_baseline(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineResult] | None:
     """The usable baseline of the current settings, or None."""
     trial = evidence.current

@@ -1,4 +1,4 @@
-"""Few findings, ranked by recoverable time, each with its evidence, its change and its caveat.
+"""Findings, ranked by recoverable time, each with its evidence, its change and its caveat.
 
 A finding needs its threshold passed and at least 2 % of the window to win back. `recoverable_s` is
 an upper bound for measured losses and a stated model for modelled ones; None means it depends on
@@ -17,7 +17,8 @@ from gpuagent.traces.reliability import Caveat, unreliable
 from gpuagent.traces.units import pct, seconds
 from gpuagent.traces.verdict import Evidence
 
-_SHOWN = 6
+SHOWN = 6
+"""How many a page or a terminal shows before it folds the others away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def findings_of(found: Analysis, caveats: tuple[Caveat, ...]) -> tuple[Finding, 
         checks = (_allocation,)  # start-up says nothing about the steady state
     seen = [finding for check in checks if (finding := check(found)) is not None]
     seen.sort(key=lambda finding: -(finding.recoverable_s or 0.0))
-    return tuple(seen[:_SHOWN])
+    return tuple(seen)
 
 
 def _finding(

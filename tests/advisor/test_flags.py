@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.cli.main import main
+from advisor.exports.launch import launch_lines
 from advisor.flags import CommandError, Problem, catalogue, check, read_command, versions
-from advisor.reports.launch import launch_lines
 from gpuagent.wire import EngineSettings, SimulatedModel
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "engines"

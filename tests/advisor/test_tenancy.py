@@ -95,6 +95,8 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/findings": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/gate": one(READ, "POST", own=True),
     "api/v1/studies/<uuid:study_id>/report": one(READ, own=True),
+    "api/v1/studies/<uuid:study_id>/diagnoses": one(READ, own=True),
+    "api/v1/studies/<uuid:study_id>/export": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/what-if": one(READ, "POST", own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
     "api/v1/traces": Route({"GET": READ, "POST": WRITE}, bodies={"POST": "upload"}),
@@ -169,6 +171,10 @@ ROUTES: dict[str, Route] = {
     "studies/<uuid:study_id>/what-if/": one(READ, own=True),
     "studies/<uuid:study_id>/cancel/": one(WRITE, "POST", own=True),
     "studies/<uuid:study_id>/report.<slug:suffix>": one(READ, own=True, args={"suffix": "html"}),
+    "studies/<uuid:study_id>/export.<slug:fmt>": one(READ, own=True, args={"fmt": "json"}),
+    "studies/<uuid:study_id>/diagnose/<slug:complaint>/": one(
+        READ, own=True, args={"complaint": "memory"}
+    ),
     "trials/<uuid:trial_id>/": one(READ, own=True),
     "traces/": one(READ),
     "traces/upload/": one(WRITE, "POST", bodies={"POST": "upload"}),

@@ -23,6 +23,8 @@ PAGES = (
     "/studies/new/",
     "STUDY",
     "STUDYreport.html",
+    "STUDYdiagnose/memory/",
+    "STUDYdiagnose/throughput/",
     "TRIAL?tab=timing",
     "TRIAL?tab=settings",
     "TRIAL?tab=telemetry",

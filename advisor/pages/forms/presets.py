@@ -34,7 +34,9 @@ def form_presets(*, small: bool) -> dict[str, FormPreset]:
             **_length("input", workload.input_tokens),
             **_length("output", workload.output_tokens),
         }
-        found[key] = FormPreset(preset.title, preset.summary, fields)
+        found[key] = FormPreset(
+            preset.title, f"{preset.summary} Trade-off: {preset.trade_off}", fields
+        )
     return found
 
 

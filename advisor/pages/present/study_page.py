@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from django.core.cache import cache
 
 from advisor.charts import Chart, ChartInput, study_charts
+from advisor.exports.knob_lines import KnobLine, knob_lines
+from advisor.exports.launch import LaunchLine, launch_lines
 from advisor.knobs import knob_name, knob_text
 from advisor.pages.present.studies import FindingFold, finding_folds, top_findings
 from advisor.pages.present.targets import TargetCell, target_cells
 from advisor.pages.present.trials import TrialsTable, trials_table
 from advisor.reports import words
 from advisor.reports.document import study_facts
-from advisor.reports.launch import LaunchLine, launch_lines
 from advisor.rules.rule import Finding
+from advisor.scenarios import SCENARIOS
 from advisor.studies.models import Study
 from advisor.studies.selectors import StudyView, study_view
+from gpuagent.wire import EngineSettings
 
 CACHE_S = 3600
 
@@ -44,6 +47,9 @@ class StudyPage:
     launch: tuple[LaunchLine, ...]
     changes: tuple[tuple[str, str, str], ...]
     """(knob, current, recommended)"""
+    knobs: tuple[KnobLine, ...]
+    scope: str
+    """Settings that its scenario turns first, in words."""
     table: TrialsTable
     known: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -82,17 +88,24 @@ def build(view: StudyView) -> StudyPage:
         folds=finding_folds(view.findings),
         failing=sum(f.verdict == "fail" for f in view.findings),
         charts=_charts(view),
-        launch=launch_lines(evidence.spec.model, wanted, evidence.spec.current) if wanted else (),
+        launch=_launch(view, wanted),
         changes=tuple(
             (knob_name(knob), knob_text(old), knob_text(new))
             for knob, (old, new) in verdict.changes.items()
         ),
+        scope=", ".join(knob_name(knob) for knob in SCENARIOS[evidence.spec.workload.preset].knobs),
+        knobs=knob_lines(evidence, verdict, view.findings),
         table=trials_table(evidence, verdict.best),
         known=verdict.known,
         unknown=verdict.unknown,
         ordinals={t.trial_id: t.ordinal for t in evidence.trials},
         failure=_failure(view),
     )
+
+
+def _launch(view: StudyView, wanted: EngineSettings | None) -> tuple[LaunchLine, ...]:
+    spec = view.evidence.spec
+    return launch_lines(spec.model, wanted, spec.current, spec.engine) if wanted else ()
 
 
 def _charts(view: StudyView) -> tuple[tuple[Chart, ...], ...]:

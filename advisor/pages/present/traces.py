@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from advisor import units
 from advisor.traces.models import Trace
+from gpuagent.traces.findings import SHOWN
 from gpuagent.traces.idle import CAUSE_LABELS
 from gpuagent.traces.kernel_names import CLASS_LABELS
 from gpuagent.traces.verdict import CLASS_LABELS as VERDICT_LABELS
@@ -124,6 +125,15 @@ class TracePage:
     experiment: str
     cpu_label: str
     cpu_rows: tuple[tuple[str, str, str, str], ...]
+
+    @property
+    def top(self) -> tuple[FindingLine, ...]:
+        return self.findings[:SHOWN]
+
+    @property
+    def more(self) -> tuple[FindingLine, ...]:
+        """Folded away below the others."""
+        return self.findings[SHOWN:]
 
 
 def trace_kind(bottleneck: str, findings: int | None = None) -> str:

@@ -11,6 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 
+from advisor.errors import Conflict, InvalidInput
+from advisor.exports import EXPORTS
 from advisor.fleet.selectors import agents_of
 from advisor.pages.access import actor_of, reading, writing
 from advisor.pages.forms.what_if import WhatIfForm
@@ -21,6 +23,7 @@ from advisor.pages.present.what_if import what_if_page
 from advisor.reports import EXPORTERS
 from advisor.reports.as_html import style_source
 from advisor.studies.evidence import build_evidence
+from advisor.studies.exporting import study_export
 from advisor.studies.reporting import study_report
 from advisor.studies.selectors import studies_of, study_get, trials_of
 from advisor.studies.services import study_cancel
@@ -81,6 +84,7 @@ def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
         "status": study_status(study),
         "live": None if study.is_terminal else live_of(study, trials),
         "what_if": WhatIfForm(study.spec),
+        "exports": {fmt: export.name for fmt, export in EXPORTS.items()},
     }
     return render(request, "pages/study.html", context)
 
@@ -126,4 +130,17 @@ def study_report_view(request: HttpRequest, study_id: UUID, suffix: str) -> Http
     response = HttpResponse(exporter.render(document), content_type=exporter.media_type)
     disposition = "attachment" if "download" in request.GET else "inline"
     response["Content-Disposition"] = f'{disposition}; filename="{exporter.filename(document)}"'
+    return response
+
+
+@reading
+def study_export_view(request: HttpRequest, study_id: UUID, fmt: str) -> HttpResponse:
+    """A configuration to serve, saved as a file; 404 where there is none yet."""
+    study = study_get(org=request.org, study_id=study_id)
+    try:
+        file = study_export(study, fmt)
+    except (Conflict, InvalidInput) as error:
+        raise Http404(error.message) from error
+    response = HttpResponse(file.content, content_type=file.media_type)
+    response["Content-Disposition"] = f'attachment; filename="{file.filename}"'
     return response

@@ -6,10 +6,12 @@ doubts over. A recording that abstains stays "cannot tell", and without GPU work
 
 from __future__ import annotations
 
+from typing import Any
+
 from advisor import units
 from advisor.evidence import StudyEvidence
-from advisor.rules.rule import Change, EvidenceItem, Finding, Verdict
-from advisor.rules.support import latest, not_applicable, plain
+from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Verdict
+from advisor.rules.support import latest, missing_trial, modelled_gain, not_applicable, plain
 from advisor.thresholds import PROFILE_MAX_OVERHEAD
 from gpuagent.wire.trial import ProfileResult, RecordedTrace, TraceFinding
 
@@ -25,13 +27,15 @@ def check_code(rule_id: str, code: str, passing: str, evidence: StudyEvidence) -
     found = latest(evidence, ProfileResult)
     traces = [t for t in found[1].traces if t.work == "gpu"] if found is not None else []
     if found is None or not traces:
-        missing = "A profile on a GPU: choose it when submitting the study"
+        missing = missing_trial(evidence, "profile")
+        if found is not None or (evidence.device is not None and evidence.device.kind == "cpu"):
+            missing = "A profile on a GPU: the one of a processor has no GPU work in it"
         return not_applicable(rule_id, "No GPU work was recorded", missing)
     trial, result = found
     rows = [(t, f) for t in traces for f in t.findings if f.code == code]
     if rows:
         trace, row = max(rows, key=lambda pair: pair[1].recoverable_frac.value or 0.0)
-        return [_failing(rule_id, trial.trial_id, result, trace, row)]
+        return [_failing(evidence, trial.trial_id, result, (rule_id, trace, row))]
     answered = [t for t in traces if t.bottleneck not in _silent(code)]
     items = tuple(_item(t, trial.trial_id) for t in answered or traces)
     if not answered:
@@ -45,9 +49,28 @@ def _silent(code: str) -> frozenset[str]:
     return frozenset({"cannot_tell"} if code == "allocation" else {"cannot_tell", "initialisation"})
 
 
+def _worth(evidence: StudyEvidence, worth: float | None) -> dict[str, Any]:
+    """Effect and gain of a share of the window that goes away at best and not at all at worst.
+
+    Ranked by the middle of that range, so that a bound does not stand above what was measured.
+    """
+    if not worth or worth >= 1:
+        return {}
+    changes = dict.fromkeys(("itl_s", "e2e_s"), -worth / 2)
+    gain = modelled_gain(evidence, {**changes, "output_tok_s": 1 / (1 - worth / 2) - 1})
+    effect = Effect(
+        metric="itl_s", change_frac=-worth / 2, low=-worth, high=0.0, basis="modelled", better=True
+    )
+    return {"effect": effect, "gain": gain}
+
+
 def _failing(
-    rule_id: str, trial_id: str, result: ProfileResult, trace: RecordedTrace, row: TraceFinding
+    evidence: StudyEvidence,
+    trial_id: str,
+    result: ProfileResult,
+    found: tuple[str, RecordedTrace, TraceFinding],
 ) -> Finding:
+    rule_id, trace, row = found
     worth = row.recoverable_frac.value
     share = f"at most {units.percent(worth)} of the window to win back" if worth else "worth open"
     items = [
@@ -89,6 +112,7 @@ def _failing(
         change=Change(text=row.change),
         confidence=confidence,
         confidence_reason=reason,
+        **_worth(evidence, worth),
     )
 
 

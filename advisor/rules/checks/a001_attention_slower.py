@@ -7,6 +7,7 @@ from advisor.crossover import common_points, crossover_text
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import Ratio, interval_text, sample_ratio, times
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import missing_trial
 from advisor.thresholds import (
     ATTENTION_MAX_ERROR,
     ATTENTION_MIN_GAIN,
@@ -26,7 +27,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
                 rule_id=ID,
                 verdict=Verdict.NOT_APPLICABLE,
                 title="Attention is not measured apart",
-                missing="An attention trial: choose the goal diagnose",
+                missing=missing_trial(evidence, "attention"),
             )
         ]
     trial = trials[-1]

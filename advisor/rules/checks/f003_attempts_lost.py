@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from advisor.evidence import StudyEvidence
+from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import not_applicable, plain
+from gpuagent.wire import FailureReason
 
 ID = "attempts-lost"
+LOST = (FailureReason.AGENT_LOST, FailureReason.CHILD_KILLED)
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
     ended = [t for t in evidence.trials if t.finished_at is not None]
     if not ended:
         return not_applicable(ID, "No trial has ended yet", "A finished trial")
-    again = [t for t in ended if t.attempts > 1]
-    # A trial that was cancelled in the queue has none.
-    lost = sum(t.attempts - 1 for t in again)
-    total = EvidenceItem(text=f"{len(ended)} trials lost {lost} attempts", value=lost, n=len(ended))
+    again = [t for t in ended if _lost(t)]
+    lost, made = sum(_lost(t) for t in again), sum(t.attempts for t in ended)
+    total = EvidenceItem(
+        text=f"{lost} of {_count(made, 'attempt')} of {_count(len(ended), 'trial')} "
+        f"{'was' if lost == 1 else 'were'} lost",
+        value=lost,
+        n=made,
+    )
     if not again:
         return plain(ID, Verdict.PASS, "Every trial ended at its first attempt", total)
     items = tuple(
         EvidenceItem(
-            text=f"Trial {t.ordinal} ended at attempt {t.attempts}",
-            value=t.attempts,
+            text=f"Trial {t.ordinal} lost {_lost(t)} of {_count(t.attempts, 'attempt')}",
+            value=_lost(t),
+            n=t.attempts,
             trial_id=t.trial_id,
         )
         for t in again
     )
-    if len(again) == 1 and again[0].attempts == 2:
-        title = f"Trial {again[0].ordinal} was run twice: its first attempt was lost"
+    if lost == 1:
+        title = f"Trial {again[0].ordinal} lost one attempt"
         return plain(ID, Verdict.INFORMATIVE, title, total, *items)
     return [
         Finding(
@@ -46,6 +53,19 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             confidence_reason="counted by the server",
         )
     ]
+
+
+def _lost(trial: TrialEvidence) -> int:
+    """All before the last attempt, and the last one where its process or agent was lost, too.
+
+    A trial that was cancelled in the queue has none.
+    """
+    last = trial.failure is not None and trial.failure.reason in LOST
+    return max(0, trial.attempts - 1) + (last and trial.attempts > 0)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 RULE = Rule(

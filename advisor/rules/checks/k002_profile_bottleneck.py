@@ -13,6 +13,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.rules.checks._traces import RECORDERS, SOURCE
 from advisor.rules.rule import EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import missing_trial
 from advisor.thresholds import PROFILE_MAX_OVERHEAD
 from gpuagent.traces.verdict import CLASS_LABELS
 from gpuagent.wire.trial import ProfileResult, RecordedTrace
@@ -35,7 +36,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             rule_id=ID,
             verdict=Verdict.NOT_APPLICABLE,
             title="No profile was recorded",
-            missing="A profile of the current settings: choose it when submitting the study",
+            missing=missing_trial(evidence, "profile"),
         )
     ]
 

@@ -7,6 +7,7 @@ from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import interval_text, sample_ratio, times
 from advisor.recoverable import FORMS, best_form, largest_losses, step_form
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import missing_trial
 from advisor.thresholds import UNVERIFIED_NOISE
 from gpuagent.wire.inside import KernelsResult
 
@@ -22,7 +23,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
                 rule_id=ID,
                 verdict=Verdict.NOT_APPLICABLE,
                 title="The kernels of a step are not measured",
-                missing="A kernels trial: choose the goal diagnose",
+                missing=missing_trial(evidence, "kernels"),
             )
         ]
     return [_forms(trials[-1], result), *_losses(trials[-1], result)]

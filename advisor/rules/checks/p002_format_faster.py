@@ -6,6 +6,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import Ratio, interval_text, sample_ratio, times
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import missing_trial
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE, UNVERIFIED_NOISE
 from gpuagent.wire.inside import QuantisationConfig, QuantisationResult, QuantVariant
 
@@ -23,7 +24,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     trials = [t for t in evidence.succeeded(QuantisationResult) if t.usable]
     result = trials[-1].measured(QuantisationResult) if trials else None
     if result is None:
-        return [_none("A quantisation trial: choose the goal diagnose")]
+        return [_none(missing_trial(evidence, "quantisation"))]
     trial = trials[-1]
     base = _base(trial, result)
     if base is None:
@@ -59,6 +60,14 @@ def _none(missing: str) -> Finding:
 
 def name_of(method: str) -> str:
     return NAMES.get(method, method)
+
+
+def _in_format(variant: QuantVariant) -> str:
+    """ "in bfloat16", "with int8 weights (torchao)"."""
+    name = name_of(variant.method)
+    kernel = f" ({variant.kernel})" if variant.kernel else ""
+    plain = variant.method in _KNOBS or variant.method in ("float8", "as_stored")
+    return f"{'in' if plain else 'with'} {name}{kernel}"
 
 
 def _base(trial: TrialEvidence, result: QuantisationResult) -> QuantVariant | None:
@@ -130,7 +139,7 @@ def _judged(
         "the kernel unpacks them fast enough.",
         evidence=items,
         change=Change(
-            text=f"Serve the weights in {name} ({other.kernel}).",
+            text=f"Serve {_in_format(other)}.",
             settings={"dtype": other.method} if other.method in _KNOBS else {},
         ),
         effect=Effect(

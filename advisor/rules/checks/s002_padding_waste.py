@@ -6,6 +6,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import interval_text, median_s, sample_ratio, times
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import missing_trial
 from advisor.thresholds import PADDING_MIN_SAVING
 from gpuagent.wire.inside import BatchingResult
 
@@ -21,7 +22,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
                 rule_id=ID,
                 verdict=Verdict.NOT_APPLICABLE,
                 title="Batching is not measured",
-                missing="A batching trial: choose the goal diagnose",
+                missing=missing_trial(evidence, "batching"),
             )
         ]
     return [_padding(trials[-1], result), *_scaling(trials[-1], result)]

@@ -6,7 +6,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.measures import median_s
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import latest, not_applicable, plain
+from advisor.rules.support import latest, missing_trial, not_applicable, plain
 from advisor.targets import target_label
 from gpuagent.wire.inside import BatchingResult, ChunkPoint
 
@@ -18,7 +18,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     found = latest(evidence, BatchingResult)
     ran = [p for p in found[1].chunks if p.longest_chunk_s.value is not None] if found else []
     if target is None or found is None or len(ran) < 2:
-        missing = "An ITL target and a batching trial (goal diagnose)"
+        missing = missing_trial(evidence, "batching")
+        if target is None:
+            missing = f"An ITL target. {missing}" if found is None else "An ITL target"
         return not_applicable(ID, "Prefill in chunks is not measured", missing)
     trial, result = found
     ran.sort(key=lambda point: point.chunk_tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import missing_trial
 from advisor.thresholds import CEILING_DRIFT
 from gpuagent.wire.ceilings import CEILING_UNITS, Ceiling, Ceilings
 from gpuagent.wire.inside import CalibrateResult
@@ -21,7 +22,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
                 rule_id=ID,
                 verdict=Verdict.NOT_APPLICABLE,
                 title="The ceilings of the device are not measured",
-                missing="A calibrate trial: choose the goal diagnose",
+                missing=missing_trial(evidence, "calibrate"),
             )
         ]
     trial, found = trials[-1], result.ceilings

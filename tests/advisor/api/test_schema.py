@@ -35,6 +35,8 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/studies",
         "/api/v1/studies/{study_id}",
         "/api/v1/studies/{study_id}/cancel",
+        "/api/v1/studies/{study_id}/diagnoses",
+        "/api/v1/studies/{study_id}/export",
         "/api/v1/studies/{study_id}/findings",
         "/api/v1/studies/{study_id}/gate",
         "/api/v1/studies/{study_id}/report",

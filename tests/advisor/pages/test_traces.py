@@ -121,3 +121,13 @@ def test_the_headline_is_the_first_sentence_and_nothing_is_lost() -> None:
     assert title == "GPU idle 86 % of 1 s: late"
     assert rest == "3 calls; 2 s. Use graphs."
     assert split_sentence("Only one.") == ("Only one", "")
+
+
+def test_more_than_six_findings_are_folded_not_lost(viewer: Client, org: Org) -> None:
+    trace = factories.create_trace(org)
+    (row, *_) = trace.report_json["findings"]
+    trace.report_json["findings"] = [{**row, "title": f"Finding {n}"} for n in range(8)]
+    trace.save(update_fields=["report_json"])
+    html = viewer.get(f"/traces/{trace.pk}/").content.decode()
+    assert "2 more, with less to win back" in html
+    assert "Finding 7" in html

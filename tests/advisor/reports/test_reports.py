@@ -13,10 +13,10 @@ import pytest
 import advisor.reports as reports
 from advisor.charts import CHARTS
 from advisor.evidence import StudyEvidence
+from advisor.exports.launch import launch_lines
 from advisor.knobs import settings_text
 from advisor.reports import EXPORTERS, ReportContext, ReportDocument, report_document
 from advisor.reports.as_html import report_css, style_source, to_html
-from advisor.reports.launch import launch_lines
 from advisor.reports.markup import Html, el, join
 from advisor.rules import engine
 from advisor.verdict import study_verdict

@@ -9,13 +9,17 @@ import advisor.rules.checks
 from advisor import thresholds
 from advisor.evidence import StudyEvidence
 from advisor.rules import RULES
-from advisor.rules.engine import evaluate
+from advisor.rules.engine import evaluate, run_rule
 from advisor.rules.rule import Finding, Rule, Verdict
+from advisor.rules.support import missing_trial
+from gpuagent.wire.inside import KernelsConfig
 from tests.builders import (
     make_baseline_result,
     make_current,
     make_evidence,
+    make_failure,
     make_kv_trial,
+    make_study_spec,
     make_trial,
     make_validity,
     make_variant,
@@ -106,6 +110,26 @@ def test_no_rule_throws_on_poor_evidence(evidence: StudyEvidence) -> None:
     findings = evaluate(evidence)
     assert Verdict.ERROR not in {f.verdict for f in findings}
     assert {f.rule_id for f in findings} == {rule.id for rule in RULES}
+
+
+def test_no_finding_asks_for_the_goal_or_the_profile_that_the_study_has() -> None:
+    spec = make_study_spec(goal="diagnose", profile=True)
+    failed = make_trial(failure=make_failure(), ordinal=2, config=KernelsConfig())
+    for trials in ((), (make_current(), failed)):
+        evidence = make_evidence(*trials, spec=spec)
+        for finding in (f for rule in RULES for f in run_rule(rule, evidence)):
+            assert "goal diagnose" not in (finding.missing or ""), finding.rule_id
+            assert "when submitting" not in (finding.missing or ""), finding.rule_id
+
+
+def test_a_failed_part_of_a_diagnosis_is_named() -> None:
+    spec = make_study_spec(goal="diagnose")
+    failed = make_trial(failure=make_failure(), ordinal=2, config=KernelsConfig())
+    found = missing_trial(make_evidence(make_current(), failed, spec=spec), "kernels")
+    assert found.startswith("A kernels trial that succeeds: trial 2 failed")
+    left_out = missing_trial(make_evidence(make_current(), spec=spec), "attention")
+    assert left_out.startswith("An attention trial that is valid: the plan left it out")
+    assert missing_trial(make_evidence(), "attention").endswith("choose the goal diagnose")
 
 
 def test_findings_survive_their_json() -> None:

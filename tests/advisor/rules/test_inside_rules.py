@@ -213,6 +213,8 @@ def test_the_fastest_format_that_keeps_quality_is_advised_and_the_worse_one_name
     failing, worse = of(p002_format_faster.check, make_quantisation_result())
     assert failing.verdict is Verdict.FAIL
     assert "int8 weights" in failing.title
+    assert failing.change is not None
+    assert failing.change.text.startswith("Serve with int8 weights")
     assert any("190 of 200" in item.text for item in failing.evidence)
     assert worse.verdict is Verdict.INFORMATIVE
     assert "faster but worse" in worse.title

@@ -15,7 +15,7 @@ from advisor.rules.checks import (
     f005_workload_cut_short,
 )
 from advisor.rules.rule import Verdict
-from gpuagent.wire import SimulatedModel
+from gpuagent.wire import FailureReason, SimulatedModel
 from tests.builders import (
     make_baseline_result,
     make_cold,
@@ -129,6 +129,21 @@ def test_two_lost_attempts_are_a_pattern(attempts: tuple[int, ...], verdict: Ver
     assert finding.evidence[0].value == sum(attempts) - 2
     if verdict is Verdict.FAIL:
         assert f"{sum(attempts) - 2} attempts were lost" in finding.title
+
+
+def test_the_text_counts_lost_attempts_of_all_that_were_made() -> None:
+    text = text_of(one(f003_attempts_lost, trial_of(1), trial_of(3, ordinal=2)))
+    assert "2 of 4 attempts of 2 trials were lost" in text
+    assert "Trial 2 lost 2 of 3 attempts" in text
+    fine = one(f003_attempts_lost, trial_of(1))
+    assert fine.evidence[0].text == "0 of 1 attempt of 1 trial were lost"
+
+
+def test_a_trial_whose_last_attempt_was_lost_too_counts_it() -> None:
+    lost = make_trial(failure=make_failure(FailureReason.AGENT_LOST), attempts=3)
+    assert one(f003_attempts_lost, lost).evidence[0].value == 3
+    once = make_trial(failure=make_failure(FailureReason.CHILD_KILLED), attempts=1)
+    assert one(f003_attempts_lost, once).verdict is Verdict.INFORMATIVE
 
 
 def test_trials_that_were_cancelled_in_the_queue_hide_no_lost_attempt() -> None:

@@ -157,6 +157,20 @@ def test_of_two_recordings_the_one_with_more_to_win_speaks() -> None:
     assert "Nsight Systems" in text_of(finding)
 
 
+@each
+def test_what_a_trace_could_win_back_ranks_it_by_the_middle_of_the_range(
+    module: Any, code: str
+) -> None:
+    finding = on_traces(module, with_row(code, 0.3))
+    assert finding.effect is not None
+    assert (finding.effect.low, finding.effect.change_frac, finding.effect.high) == (-0.3, -0.15, 0)
+    assert finding.effect.basis == "modelled"
+    # The current settings miss the ITL target by 26 %: 15 % less closes a part of it.
+    assert 0 < finding.gain < 1
+    open_worth = on_traces(module, with_row(code, None))
+    assert (open_worth.effect, open_worth.gain) == (None, 0.0)
+
+
 def test_an_unknown_worth_is_said_to_be_open() -> None:
     finding = on_traces(k019_decode_matrix_vector, with_row("matrix_vector", None))
     assert finding.evidence[0].value is None

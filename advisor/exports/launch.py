@@ -7,9 +7,19 @@ of vLLM, so its settings are shown as flags of that.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
+from advisor.exports.arguments import (
+    SERVING_ENGINES,
+    ServedModel,
+    ServingEngine,
+    arguments,
+    start_words,
+)
 from gpuagent.wire import ConfigModel, EngineSettings, ModelRef, SimulatedModel
+
+SIMULATED = "Found on a simulator: measure it on your own device before you rely on it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +31,39 @@ class LaunchLine:
 
 
 def launch_lines(
+    model: ModelRef, settings: EngineSettings, current: EngineSettings, engine: str = "transformers"
+) -> tuple[LaunchLine, ...]:
+    """How `engine` serves `model` with `settings`: a command, or Python for the one in process."""
+    if isinstance(model, SimulatedModel):
+        return (LaunchLine(f"# {SIMULATED}"), *command_lines("vllm", model, settings, current))
+    for serving in SERVING_ENGINES:
+        if engine == serving:
+            return command_lines(serving, model, settings, current)
+    return code_lines(model, settings, current)
+
+
+def command_lines(
+    engine: ServingEngine,
+    model: ModelRef,
+    settings: EngineSettings,
+    current: EngineSettings,
+) -> tuple[LaunchLine, ...]:
+    """A shell command, one line for each setting; every word is quoted for a shell."""
+    differs = current.differences(settings)
+    words = [*start_words(engine), *ServedModel.of(model).words(engine, folder=".")]
+    lines = [LaunchLine(shlex.join(words))]
+    lines += [
+        LaunchLine(f"    {shlex.join(argument.words)}", argument.knob in differs)
+        for argument in arguments(engine, settings)[0]
+        if argument.words
+    ]
+    return (*(LaunchLine(f"{x.text} \\", x.changed) for x in lines[:-1]), lines[-1])
+
+
+def code_lines(
     model: ModelRef, settings: EngineSettings, current: EngineSettings
 ) -> tuple[LaunchLine, ...]:
-    """Python that loads `model` with `settings` in transformers; for a simulated one vLLM flags."""
-    if isinstance(model, SimulatedModel):
-        return _vllm_lines(settings, current)
+    """Python that loads `model` with `settings` in transformers."""
     differs = current.differences(settings)
     lines = [LaunchLine("import torch"), LaunchLine(_import(model))]
     if settings.threads is not None:
@@ -52,30 +90,3 @@ def _opening(model: ModelRef) -> tuple[str, str]:
         return "model = AutoModelForCausalLM.from_config(", '    AutoConfig.from_pretrained("."),'
     # repr quotes whatever a folder may be called.
     return "model = AutoModelForCausalLM.from_pretrained(", f"    {model.label!r},"
-
-
-_SWITCHES = {
-    "chunked_prefill": ("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
-    "cuda_graphs": ("--no-enforce-eager", "--enforce-eager"),
-}
-_FLAGS = {
-    "max_running": "--max-num-seqs",
-    "max_batched_tokens": "--max-num-batched-tokens",
-    "memory_share_frac": "--gpu-memory-utilization",
-    "kv_dtype": "--kv-cache-dtype",
-}
-
-
-def _vllm_lines(settings: EngineSettings, current: EngineSettings) -> tuple[LaunchLine, ...]:
-    """Flags of vLLM 0.33 for the serving knobs that are set; the model stays the reader's own."""
-    differs = current.differences(settings)
-    lines = [
-        LaunchLine("# Found on a simulator: measure it on your own device before you rely on it."),
-        LaunchLine("vllm serve YOUR_MODEL"),
-    ]
-    for knob in settings.serving_knobs:
-        value = getattr(settings, knob)
-        text = _SWITCHES[knob][0 if value else 1] if knob in _SWITCHES else _FLAGS[knob]
-        text += "" if knob in _SWITCHES else f" {value}"
-        lines.append(LaunchLine(f"    {text}", knob in differs))
-    return (lines[0], *(LaunchLine(f"{x.text} \\", x.changed) for x in lines[1:-1]), lines[-1])
