@@ -6,6 +6,7 @@ Pure: evidence in, values out; knows neither Django nor the network.
 from advisor.charts import (
     attention,
     batching,
+    coordinates,
     device,
     formats,
     kernels,
@@ -40,6 +41,7 @@ CHARTS: dict[str, Builder] = {
     "format-tradeoff": formats.tradeoff,
     "batch-scaling": batching.scaling,
     "tensor-parallel": parallel.sizes,
+    "coordinates": coordinates.trials,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
@@ -52,6 +54,7 @@ STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
     ("format-tradeoff",),
     ("batch-scaling",),
     ("tensor-parallel",),
+    ("coordinates",),
 )
 """Charts of a study page, in order; those of one tuple share a box with a switch."""
 
@@ -65,6 +68,7 @@ ONLY_WHEN_MEASURED = frozenset(
         "attention-memory",
         "format-tradeoff",
         "batch-scaling",
+        "coordinates",
     }
 )
 """Charts of experiments that only a diagnosis runs: no empty box stands for them."""

@@ -96,6 +96,7 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/report": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/what-if": one(READ, "POST", own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
+    "api/v1/compare": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
     "api/v1/traces": Route({"GET": READ, "POST": WRITE}, bodies={"POST": "upload"}),
     "api/v1/traces/<uuid:trace_id>": Route({"GET": READ, "DELETE": WRITE}, own=True),
     "api/v1/traces/<uuid:trace_id>/compare": one(READ, own=True),
@@ -148,6 +149,7 @@ ROUTES: dict[str, Route] = {
     "account/confirm-email/(?P<key>[-:\\w]+)/$": Route(
         {"GET": PUBLIC, "POST": NOWHERE}, args={"key": "forged"}
     ),
+    "account/": one(PERSON, "GET", "POST"),
     "account/password/change/": one(PERSON, "GET", "POST"),
     "account/password/set/": one(PERSON, "GET", "POST"),
     "account/password/reset/": one(PUBLIC, "GET", "POST"),
@@ -168,6 +170,7 @@ ROUTES: dict[str, Route] = {
     "studies/<uuid:study_id>/cancel/": one(WRITE, "POST", own=True),
     "studies/<uuid:study_id>/report.<slug:suffix>": one(READ, own=True, args={"suffix": "html"}),
     "trials/<uuid:trial_id>/": one(READ, own=True),
+    "compare/": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
     "traces/": one(READ),
     "traces/upload/": one(WRITE, "POST", bodies={"POST": "upload"}),
     "traces/<uuid:trace_id>/": one(READ, own=True),
@@ -176,6 +179,7 @@ ROUTES: dict[str, Route] = {
     "model/": one(READ, "GET", "POST"),
     "agents/": one(READ),
     "agents/add/": one(MANAGE, "POST"),
+    "agents/<slug:slug>/": one(READ, own=True),
     "agents/<slug:slug>/drain/": one(MANAGE, "POST", own=True),
     "agents/<slug:slug>/resume/": one(MANAGE, "POST", own=True),
     "agents/<slug:slug>/remove/": one(MANAGE, "POST", own=True),

@@ -47,6 +47,7 @@ class TrialLine:
     detail: str
     is_best: bool
     is_dim: bool
+    is_measured: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class TrialsTable:
     knobs: tuple[str, ...]
     targets: tuple[str, ...]
     lines: tuple[TrialLine, ...]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether two trials have results, so that they can be marked and compared."""
+        return sum(line.is_measured for line in self.lines) > 1
 
     @property
     def columns(self) -> int:
@@ -94,6 +100,7 @@ def _line(
         detail=detail,
         is_best=is_best,
         is_dim=trial.state in OPEN or trial.state == "cancelled",
+        is_measured=trial.result is not None,
     )
 
 
@@ -277,7 +284,7 @@ def comparison_lines(trial: TrialEvidence) -> tuple[ComparisonLine, ...]:
     if result is None:
         return ()
     lines = []
-    for metric, found in compare_runs(result).items():
+    for metric, found in compare_runs(result, trial.spec.workload).items():
         kind, word = _COMPARED[found.verdict]
         lines.append(
             ComparisonLine(
