@@ -400,8 +400,13 @@ def sentence(pair: Pair, before: str, after: str) -> str:
     for verdict, deltas in found.items():
         if deltas:
             text = ", ".join(
-                f"{units.METRIC_NAMES[d.metric]} {signed_percent(d.change_frac or 0.0)}"
+                f"{_inside(units.METRIC_NAMES[d.metric])} {signed_percent(d.change_frac or 0.0)}"
                 for d in deltas
             )
             parts.append(f"{verdict} in {text}")
     return f"{after[:1].upper()}{after[1:]} against {before}: {'; '.join(parts)}"
+
+
+def _inside(name: str) -> str:
+    """A metric's name inside a sentence; abbreviations keep their capitals."""
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]

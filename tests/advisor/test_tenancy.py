@@ -307,7 +307,9 @@ def world(db: None) -> World:
         name=f"Study {MARK}", agent=agent.slug, model=HubModel(id=f"{MARK}/model")
     )
     study = factories.create_study(org, agent=agent, spec=spec)
-    factories.create_trial(study, builders.make_trial(builders.make_baseline_result(n_requests=5)))
+    measured = factories.create_trial(
+        study, builders.make_trial(builders.make_baseline_result(n_requests=5))
+    )
     factories.create_finding(study, title=f"Finding {MARK}")
     trial, lease = _running(study, agent)
     trace = factories.create_trace(org, name=f"{MARK}.json", trial=trial)
@@ -339,6 +341,7 @@ def world(db: None) -> World:
         path={
             "study_id": study.pk,
             "trial_id": trial.pk,
+            "measured_id": measured.pk,
             "trace_id": trace.pk,
             "slug": agent.slug,
             "token_id": token.pk,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.charts import Chart
+from advisor.charts import Chart, rates
 from advisor.charts.coordinates import Highlight, coordinates
 from advisor.charts.figure import CURRENT, SERIES
 from advisor.charts.latency_spread import Series, distribution
@@ -24,6 +24,7 @@ from advisor.comparison import (
 from advisor.knobs import knob_name, knob_text
 from advisor.targets import limit_text, target_name, target_statuses
 from advisor.verification import signed_percent
+from gpuagent.wire import SlaTarget
 from gpuagent.wire.sla import LatencyMetric
 
 _VERDICTS = {
@@ -129,9 +130,17 @@ def compare_page(sides: tuple[Side, ...]) -> ComparePage:
     found = compare_trials(sides)
     names = side_names(sides)
     pairs = tuple(_pair(pair, names) for pair in found.pairs)
-    claims = [p.sentence for p in pairs if not p.caveat and " against " in p.sentence]
+    # An interleaved pair says most, then any pair with a proven change.
+    ranked = sorted(
+        zip(found.pairs, pairs, strict=True),
+        key=lambda both: (
+            bool(both[0].caveat),
+            both[0].method != "interleaved",
+            not any(d.verdict in ("better", "worse") for d in both[0].deltas),
+        ),
+    )
     return ComparePage(
-        title=claims[0] if claims else pairs[0].sentence,
+        title=ranked[0][1].sentence,
         chosen=chosen_of(sides),
         settings=tuple(_setting(line) for line in found.settings),
         settings_alike=found.settings_alike,
@@ -311,10 +320,21 @@ def _charts(sides: Sequence[Side], names: dict[str, str]) -> tuple[tuple[Chart, 
             if samples is not None:
                 name = names[side.trial.trial_id]
                 series.append(Series(name, name.lower(), _colour(n), n == 0, side.trial, samples))
-        target = next((t for t in spec.targets if t.metric == metric), None)
+        target = _target(spec.targets, metric)
         if len(series) > 1:
             drawn.append((distribution(metric, series, target),))
+    trials = [side.trial for side in sides]
+    for chart in (
+        *(rates.latency(trials, m, _target(spec.targets, m)) for m in _SPREADS),
+        rates.goodput(trials, spec.targets),
+    ):
+        if chart is not None:
+            drawn.append((chart,))
     return tuple(drawn)
+
+
+def _target(targets: Sequence[SlaTarget], metric: str) -> SlaTarget | None:
+    return next((t for t in targets if t.metric == metric), None)
 
 
 def _wide(found: TrialComparison, names: dict[str, str]) -> tuple[Chart, ...]:

@@ -254,6 +254,52 @@ def quantity_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
     )
 
 
+def memory_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
+    """(name, value, reason or how it was read) of every memory reading of the trial."""
+    baseline = trial.measured(BaselineResult)
+    if baseline is not None:
+        lines = [quantity_lines(trial)[0]]
+        lines += [
+            (
+                f"Batch {cell.batch}, {cell.input_tokens:,} input tokens",
+                units.memory(cell.peak_memory_bytes.value),
+                cell.peak_memory_bytes.reason or "peak while this cell was measured",
+            )
+            for cell in baseline.cells
+        ]
+        return tuple(lines)
+    cache = trial.measured(KvCacheResult)
+    if cache is not None:
+        lines = [
+            (
+                f"KV cache at {point.context_tokens:,} tokens",
+                units.memory(point.cache_bytes),
+                "bytes of its tensors, exact",
+            )
+            for point in cache.points
+        ]
+        held = cache.bytes_after_release
+        note = held.reason or "above the level before, after the caches were dropped"
+        return (*lines, ("Held after release", units.memory(held.value), note))
+    profile = trial.measured(ProfileResult)
+    if profile is None:
+        return ()
+    found = profile.memory
+    if found is None:
+        return (("Allocator", DASH, profile.memory_reason or "no snapshot"),)
+    return (
+        ("Allocated at most", units.memory(found.allocated_peak_bytes), "CUDA allocator"),
+        ("Reserved at most", units.memory(found.reserved_peak_bytes), "CUDA allocator"),
+        (
+            "Fragmentation",
+            units.percent(found.fragmentation_frac),
+            "1 − allocated ÷ reserved, both at their peaks",
+        ),
+        ("Largest free block", units.memory(found.largest_free_bytes), "at the end"),
+        ("Retries", f"{found.alloc_retries:,}", "allocations that had to free memory first"),
+    )
+
+
 def _idle_note(idle: Quantity) -> str:
     return f"without the {units.number(idle.value)}{units.NBSP}W of the idle device"
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from advisor.fleet.models import Agent
-from advisor.fleet.selectors import agent_get, agents_of, telemetry_latest, telemetry_window
+from advisor.fleet.selectors import agent_get, agents_of, telemetry_newest, telemetry_window
 from advisor.fleet.services import (
     agent_drain,
     agent_resume,
@@ -56,14 +56,15 @@ TRIAL_FIELDS = (
 def agent_list(request: HttpRequest) -> HttpResponse:
     agents = list(agents_of(request.org))
     mine = Trial.objects.filter(study__org=request.org, agent__in=agents)
-    running = {t.agent_id: t for t in mine.filter(state__in=LIVE).select_related("study")}
+    live = mine.filter(state__in=LIVE).select_related("study").only(*TRIAL_FIELDS)
+    running = {t.agent_id: t for t in live}
     queued = dict(
         mine.filter(state=TrialState.QUEUED)
         .order_by()
         .values_list("agent_id")
         .annotate(waiting=Count("pk"))
     )
-    samples = {agent.pk: telemetry_latest(agent) for agent in agents}
+    samples = telemetry_newest(agents)
     cards = agent_cards(agents, running, queued, samples)
     counts = {kind: sum(c.kind == kind for c in cards) for kind in ("run", "good")}
     attention = len(cards) - sum(counts.values())
