@@ -12,6 +12,7 @@ from advisor.charts.day import load
 from advisor.charts.gpu_cost import by_gpu
 from advisor.charts.svg import figure_svg
 from advisor.charts.telemetry import charts as telemetry_charts
+from advisor.estimates.models import known_model
 from advisor.estimates.options import per_gpu
 from advisor.estimates.service import EstimateRequest
 from gpuagent.wire import GpuSample, HostSample
@@ -21,7 +22,6 @@ from tests.builders import (
     make_current,
     make_evidence,
     make_requests,
-    make_shape,
     make_trial,
     make_variant,
     make_workload,
@@ -77,7 +77,7 @@ def test_telemetry_without_lowered_clocks_or_samples() -> None:
 
 def test_cost_by_gpu_claims_no_order_where_intervals_overlap() -> None:
     gpus = [find_gpu(name) for name in ("H100 SXM", "L4", "A100 SXM4 80GB")]
-    request = EstimateRequest(shape=make_shape(), gpu=gpus[0])
+    request = EstimateRequest(known_model("Qwen/Qwen3-8B"), gpus[0])
     built = holds(by_gpu(per_gpu(request, gpus), "L4"))
     assert built.title.startswith("Predicted")
     assert len(built.rows) == 3
