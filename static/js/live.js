@@ -19,6 +19,13 @@ function showProgress(target) {
   document.title = Number.isFinite(done) ? `${done} % · ${title}` : title;
 }
 
+// A server that is down or restarting: say so until the next answer.
+function lost(yes) {
+  for (const notice of document.querySelectorAll("[data-live-lost]")) notice.hidden = !yes;
+}
+document.addEventListener("htmx:error", () => lost(true));
+document.addEventListener("htmx:after:swap", () => lost(false));
+
 const timer = setInterval(poll, EVERY_MS);
 document.addEventListener("visibilitychange", poll);
 poll();

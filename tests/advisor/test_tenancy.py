@@ -183,6 +183,8 @@ ROUTES: dict[str, Route] = {
     "agents/<slug:slug>/drain/": one(MANAGE, "POST", own=True),
     "agents/<slug:slug>/resume/": one(MANAGE, "POST", own=True),
     "agents/<slug:slug>/remove/": one(MANAGE, "POST", own=True),
+    "offline/": one(PUBLIC),
+    "sw.js": one(PUBLIC),
     "rules/": one(READ),
     "rules/<slug:rule_id>/": one(READ, args={"rule_id": RULES[0].id}),
     "organisation/": one(READ),
