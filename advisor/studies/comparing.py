@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from uuid import UUID
 
 from advisor.accounts.models import Org
@@ -49,6 +50,13 @@ def sides_of(*, org: Org, ids: Sequence[UUID]) -> tuple[Side, ...]:
         trial = next(t for t in evidence.trials if t.trial_id == str(pk))
         sides.append(Side(evidence, trial))
     return tuple(sides)
+
+
+def trials_marker(*, org: Org, ids: Sequence[UUID]) -> str:
+    """Changes with the states of these trials and with every evaluation of their studies."""
+    rows = Trial.objects.filter(study__org=org, pk__in=ids).order_by("pk")
+    seen = rows.values_list("state", "study__state", "study__evaluated_at", "study__stale_since")
+    return sha256(repr(list(seen)).encode()).hexdigest()
 
 
 def best_trials(*, org: Org, study_ids: Sequence[UUID]) -> tuple[UUID, ...]:

@@ -14,13 +14,14 @@ Scalar = str | int | float | bool | None
 
 
 class ComparedTrial(Answer):
-    """settings: of an interleaved A/B those of the candidate."""
+    """settings: of an interleaved A/B those of the candidate. engine "simulated": not measured."""
 
     id: UUID
     study_id: UUID
     study_number: int
     ordinal: int
     title: str
+    engine: str
     experiment: str
     settings: EngineSettings
 
@@ -90,6 +91,7 @@ def comparison_answer(found: TrialComparison) -> ComparisonAnswer:
                 study_number=side.evidence.number,
                 ordinal=side.trial.ordinal,
                 title=side.trial.title,
+                engine=side.trial.spec.engine,
                 experiment=side.trial.spec.experiment,
                 settings=side.settings,
             )

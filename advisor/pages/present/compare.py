@@ -123,6 +123,8 @@ class ComparePage:
     charts: tuple[tuple[Chart, ...], ...]
     wide: tuple[Chart, ...]
     """Charts over the whole width."""
+    simulated: bool
+    """Whether any of the numbers comes from the simulator."""
 
 
 def compare_page(sides: tuple[Side, ...]) -> ComparePage:
@@ -150,6 +152,7 @@ def compare_page(sides: tuple[Side, ...]) -> ComparePage:
         pairs=pairs,
         charts=_charts(sides, names),
         wide=_wide(found, names),
+        simulated=any(side.trial.spec.engine == "simulated" for side in sides),
     )
 
 
