@@ -54,7 +54,6 @@ class Migration(migrations.Migration):
             name="search",
             field=models.CharField(default="", max_length=400),
         ),
-        migrations.RunPython(fill, migrations.RunPython.noop, elidable=True),
         migrations.AddIndex(
             model_name="study",
             index=models.Index(
@@ -68,4 +67,6 @@ class Migration(migrations.Migration):
                 fields=["agent", "-started_at"], name="studies_tri_agent_i_8555b1_idx"
             ),
         ),
+        # Last, so that PostgreSQL has no rows pending when it builds the indexes.
+        migrations.RunPython(fill, migrations.RunPython.noop, elidable=True),
     ]
