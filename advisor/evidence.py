@@ -6,9 +6,9 @@ stay inside the wire results, so that every number shown is computed once, by `g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from advisor.shapes import ModelShape
 from gpuagent.wire import EngineSettings, Failure, StudySpec, TrialResult, TrialSpec
@@ -81,6 +81,10 @@ class TrialEvidence:
     attempts: int
     started_at: datetime | None
     finished_at: datetime | None
+    memo: dict[object, Any] = field(
+        init=False, default_factory=dict, compare=False, repr=False, hash=False
+    )
+    """What was computed from this trial and is asked for by several charts, rules and tables."""
 
     @property
     def settings(self) -> EngineSettings:

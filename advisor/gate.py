@@ -17,10 +17,15 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from advisor import units
+from advisor.comparable import (
+    MIN_BLOCKS,
+    hardware_of,
+    request_blocks,
+    workload_differences,
+)
 from advisor.errors import Conflict, InvalidInput
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import baseline_of, perplexity_increase
@@ -34,20 +39,16 @@ from advisor.targets import (
 )
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE, UNVERIFIED_NOISE
 from advisor.verification import interval_of, signed_percent
-from gpuagent.request_metrics import Floats, RequestMetrics, dependence_labels
+from gpuagent.request_metrics import RequestMetrics
 from gpuagent.stats import Comparison, compare
 from gpuagent.stats.compare import SIGNIFICANCE
-from gpuagent.stats.summary import cluster_sums
-from gpuagent.wire import EnvironmentSnapshot, FailureReason, Quantity, Workload
+from gpuagent.wire import FailureReason, Quantity
 from gpuagent.wire.trial import BaselineResult
 
 CheckStatus = Literal["pass", "fail", "not_proven", "error"]
 GateStatus = Literal["passed", "failed", "not_proven", "error"]
 
 EXIT_CODES: dict[GateStatus, int] = {"passed": 0, "failed": 1, "error": 2, "not_proven": 3}
-MAX_BLOCKS = 20
-# Fewer blocks carry no interval worth the name.
-MIN_BLOCKS = 5
 MAX_NEEDED = 100_000
 NOT_THE_SETTINGS = frozenset({FailureReason.MODEL_NOT_FOUND, FailureReason.MODEL_UNSAFE})
 
@@ -120,7 +121,7 @@ def gate(evidence: StudyEvidence, baseline: StudyEvidence | None = None) -> Gate
         study_name=evidence.name,
         baseline_id=baseline.study_id if baseline is not None else None,
         baseline_number=baseline.number if baseline is not None else None,
-        hardware=", ".join(_hardware(environment)) if environment is not None else None,
+        hardware=", ".join(hardware_of(environment)) if environment is not None else None,
         checks=tuple(checks),
         changed=_changed(before, current) if before is not None and current is not None else (),
     )
@@ -200,10 +201,10 @@ def _baseline_trial(evidence: StudyEvidence, baseline: StudyEvidence) -> TrialEv
     before, current = baseline.current, evidence.current
     if before is None or not before.usable or before.measured(BaselineResult) is None:
         raise _refused(f"Study {baseline.number} has no valid measurement of its current settings.")
-    different = _workload_differences(baseline.spec.workload, evidence.spec.workload)
+    different = workload_differences(baseline.spec.workload, evidence.spec.workload)
     if current is not None and current.result is not None and before.result is not None:
-        then = _hardware(before.result.environment)
-        now = _hardware(current.result.environment)
+        then = hardware_of(before.result.environment)
+        now = hardware_of(current.result.environment)
         if then != now:
             different.append(f"hardware ({', '.join(then)} and {', '.join(now)})")
         result = current.measured(BaselineResult)
@@ -212,29 +213,6 @@ def _baseline_trial(evidence: StudyEvidence, baseline: StudyEvidence) -> TrialEv
     if different:
         raise _refused(f"Study {baseline.number} differs in {'; '.join(different)}.")
     return before
-
-
-def _workload_differences(a: Workload, b: Workload) -> list[str]:
-    """Fields that change what a request costs; the number of requests does not."""
-    names = ("input_tokens", "output_tokens", "request_rate_per_s")
-    words = {
-        "input_tokens": "input length",
-        "output_tokens": "output length",
-        "request_rate_per_s": "request rate",
-    }
-    return [words[name] for name in names if getattr(a, name) != getattr(b, name)]
-
-
-def _hardware(environment: EnvironmentSnapshot) -> tuple[str, ...]:
-    """What must be alike for two numbers to be comparable, in words."""
-    host = environment.host
-    found = [f"{host.cpu} × {host.logical_cores}"]
-    if environment.device != "cpu":
-        found += [
-            f"{gpu.name}{' MIG' if gpu.mig else ''} {units.memory(gpu.memory_bytes)}"
-            for gpu in environment.gpus
-        ]
-    return tuple(found)
 
 
 def _changed(before: TrialEvidence, current: TrialEvidence) -> tuple[str, ...]:
@@ -286,7 +264,7 @@ def _regressions(
 
 def _compared(name: str, old: RequestMetrics, new: RequestMetrics, metrics: int) -> GateCheck:
     title = f"{units.METRIC_NAMES[name]} against the baseline"
-    a, b = _blocks(old, name), _blocks(new, name)
+    a, b = request_blocks(old, name), request_blocks(new, name)
     if min(a.size, b.size) < MIN_BLOCKS or min(a.min(), b.min()) <= 0:
         sentence = f"{a.size} and {b.size} blocks of requests; a comparison needs {MIN_BLOCKS} each"
         return GateCheck(group="regression", name=title, status="not_proven", sentence=sentence)
@@ -325,27 +303,6 @@ def _judged(found: Comparison, name: str, metrics: int, *, sent: int) -> tuple[C
     if sent < needed < MAX_NEEDED:
         text += f"; needs about {needed:,} requests"
     return "not_proven", text
-
-
-def _blocks(metrics: RequestMetrics, name: str) -> Floats:
-    """Means of `name` over blocks of requests that can be taken for independent: [blocks]."""
-    n = metrics.succeeded
-    labels = dependence_labels(metrics)
-    if labels is None:
-        labels = np.arange(n, dtype=np.int64) * min(n, MAX_BLOCKS) // max(n, 1)
-    if n == 0 or (name == "itl_s" and metrics.itl_s.size == 0):
-        return np.empty(0, dtype=np.float64)
-    if name == "output_tok_s":
-        tokens, _ = cluster_sums(metrics.output_tokens.astype(np.float64), labels)
-        spent_s, _ = cluster_sums(metrics.e2e_s, labels)
-        return tokens / spent_s
-    values, of = metrics.e2e_s, labels
-    if name == "ttft_s":
-        values = metrics.ttft_s
-    elif name == "itl_s":
-        values, of = metrics.itl_s, labels[metrics.itl_request]
-    sums, counts = cluster_sums(values, of)
-    return sums / counts
 
 
 def _failed_requests(old: RequestMetrics, new: RequestMetrics) -> GateCheck:

@@ -92,8 +92,7 @@ def target_statuses(
     trial: TrialEvidence | None, spec: StudySpec, *, side: Side = "b"
 ) -> tuple[TargetStatus, ...]:
     """Status of every target of the study for `trial`, in the order of the study."""
-    metrics = trial_metrics(trial, side=side) if trial is not None else None
-    found = tuple(_status(trial, target, spec.workload, metrics) for target in spec.targets)
+    found = tuple(target_status(trial, target, spec.workload, side=side) for target in spec.targets)
     if spec.engine == "simulated":
         return tuple(replace(status, basis="simulated") for status in found)
     return found
@@ -103,12 +102,27 @@ def target_status(
     trial: TrialEvidence | None, target: SlaTarget, workload: Workload, *, side: Side = "b"
 ) -> TargetStatus:
     """Status of one target for `trial`; `side` picks the half of a verification (b: candidate)."""
-    metrics = trial_metrics(trial, side=side) if trial is not None else None
-    return _status(trial, target, workload, metrics)
+    if trial is None:
+        return _status(None, target, workload, None)
+    # The intervals of percentiles are bootstrapped, and every chart of a page asks for them.
+    key = ("status", side, target, workload.request_rate_per_s)
+    if key not in trial.memo:
+        metrics = trial_metrics(trial, side=side)
+        trial.memo[key] = _status(trial, target, workload, metrics)
+    found: TargetStatus = trial.memo[key]
+    return found
 
 
 def trial_metrics(trial: TrialEvidence, *, side: Side = "b") -> RequestMetrics | None:
     """The trial's requests as arrays; None where it did not succeed or sent none."""
+    key = ("metrics", side)
+    if key not in trial.memo:
+        trial.memo[key] = _trial_metrics(trial, side)
+    found: RequestMetrics | None = trial.memo[key]
+    return found
+
+
+def _trial_metrics(trial: TrialEvidence, side: Side) -> RequestMetrics | None:
     baseline = trial.measured(BaselineResult)
     if baseline is not None:
         return request_metrics(baseline.requests)

@@ -81,11 +81,10 @@ def compare_runs(result: VerifyResult, workload: Workload) -> dict[str, Comparis
     varies = "lognormal" in (workload.input_tokens.kind, workload.output_tokens.kind)
     found = {}
     for name in COMPARED:
-        pairs = _pairs(result, name)
-        if len(pairs) < 2:
+        a_runs, b_runs = run_values(result, name)
+        if len(a_runs) < 2:
             continue
-        a_runs, b_runs = [a for a, _ in pairs], [b for _, b in pairs]
-        test = compare_pairs if varies and len(pairs) >= MIN_PAIRED else compare
+        test = compare_pairs if varies and len(a_runs) >= MIN_PAIRED else compare
         found[name] = test(a_runs, b_runs, lower_is_better=name != "output_tok_s")
     return found
 
@@ -98,6 +97,12 @@ def _pairs(result: VerifyResult, metric: str) -> list[tuple[float, float]]:
         if value is not None:
             values.setdefault(run.order // 2, {})[run.side] = value
     return [(pair["a"], pair["b"]) for _, pair in sorted(values.items()) if len(pair) == 2]
+
+
+def run_values(result: VerifyResult, metric: str) -> tuple[list[float], list[float]]:
+    """One number a run of `metric`: (of the current settings, of the candidate), in their order."""
+    pairs = _pairs(result, metric)
+    return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def quality_lost(result: VerifyResult) -> float | None:

@@ -21,6 +21,7 @@ from advisor.accounts.models import ApiToken, Membership, Org, Role, User
 from advisor.evidence import TrialEvidence
 from advisor.fleet.models import Agent
 from advisor.rules.rule import EvidenceItem, Finding, Verdict
+from advisor.studies.listing import listing_of
 from advisor.studies.models import Attempt, FindingRow, Result, Study, Trial
 from advisor.studies.states import AttemptEnd, StudyState, TrialState
 from advisor.traces.models import Trace
@@ -127,7 +128,7 @@ def create_study(org: Org, *, agent: Agent | None = None, **fields: Any) -> Stud
     number = org.next_study_number
     org.next_study_number = number + 1
     org.save(update_fields=["next_study_number"])
-    return Study.objects.create(
+    study = Study(
         **{
             "org": org,
             "number": number,
@@ -140,6 +141,10 @@ def create_study(org: Org, *, agent: Agent | None = None, **fields: Any) -> Stud
             **fields,
         }
     )
+    for field, value in listing_of(study).items():
+        setattr(study, field, value)
+    study.save(force_insert=True)
+    return study
 
 
 def create_trial(study: Study, evidence: TrialEvidence | None = None, **fields: Any) -> Trial:

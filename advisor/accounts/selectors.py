@@ -1,10 +1,11 @@
-"""Reading accounts. Everything but `orgs_of` and `membership_of` starts from an organisation."""
+"""Reading accounts. What is about one person aside, everything starts from an organisation."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from advisor.accounts.models import ApiToken, AuditEvent, GpuPrice, Membership, Org, User
 from advisor.errors import NotFound
@@ -20,7 +21,7 @@ def membership_of(*, user: User, org_id: str | UUID | None) -> Membership | None
 
     `org_id` comes from the session and may be stale or nonsense; then the first one is taken.
     """
-    mine = Membership.objects.filter(user=user).select_related("org").order_by("created_at", "pk")
+    mine = memberships_of(user)
     if org_id:
         try:
             chosen = UUID(str(org_id))
@@ -29,6 +30,25 @@ def membership_of(*, user: User, org_id: str | UUID | None) -> Membership | None
         if chosen and (found := mine.filter(org_id=chosen).first()):
             return found
     return mine.first()
+
+
+def memberships_of(user: User) -> QuerySet[Membership]:
+    """The person's memberships with their organisations, oldest first."""
+    return Membership.objects.filter(user=user).select_related("org").order_by("created_at", "pk")
+
+
+def own_tokens(user: User) -> QuerySet[ApiToken]:
+    """The person's tokens that still work, in organisations they still belong to; newest first."""
+    return (
+        ApiToken.objects.filter(
+            user=user,
+            revoked_at=None,
+            expires_at__gt=timezone.now(),
+            org__memberships__user=user,
+        )
+        .select_related("org")
+        .order_by("-created_at")
+    )
 
 
 def members_of(org: Org) -> QuerySet[Membership]:

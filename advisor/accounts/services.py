@@ -59,6 +59,12 @@ def org_create(*, name: str, owner: User) -> Org:
     return org
 
 
+def user_rename(*, user: User, name: str) -> None:
+    """The name that others see; empty shows the e-mail address. Raises InvalidInput."""
+    user.name = _clean_name(name, maximum=120) if name.strip() else ""
+    user.save(update_fields=["name"])
+
+
 @transaction.atomic
 def member_add(*, org: Org, user: User, role: str, actor: str) -> Membership:
     """Let a person who has an account join. Raises Conflict for one who has joined already."""

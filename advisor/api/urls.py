@@ -10,6 +10,7 @@ from drf_spectacular.views import SpectacularAPIView
 from advisor.api.errors import no_such_endpoint
 from advisor.api.views import (
     agents,
+    comparisons,
     diagnoses,
     docs,
     estimates,
@@ -47,6 +48,7 @@ v1 = [
     path("studies/<uuid:study_id>/export", exports.StudyExport.as_view(), name="api-study-export"),
     path("studies/<uuid:study_id>/what-if", what_if.StudyWhatIf.as_view(), name="api-what-if"),
     path("trials/<uuid:trial_id>", trials.TrialDetail.as_view(), name="api-trial"),
+    path("compare", comparisons.TrialComparisonView.as_view(), name="api-compare"),
     path("traces", traces.TraceList.as_view(), name="api-traces"),
     path("traces/<uuid:trace_id>", traces.TraceDetail.as_view(), name="api-trace"),
     path("traces/<uuid:trace_id>/compare", traces.TraceCompare.as_view(), name="api-trace-compare"),

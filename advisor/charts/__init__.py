@@ -6,6 +6,7 @@ Pure: evidence in, values out; knows neither Django nor the network.
 from advisor.charts import (
     attention,
     batching,
+    coordinates,
     device,
     formats,
     kernels,
@@ -15,7 +16,9 @@ from advisor.charts import (
     latency_spread,
     latency_trials,
     parallel,
+    roofline,
     speed_grid,
+    tradeoff,
 )
 from advisor.charts.base import Builder, Chart, ChartInput, Column
 
@@ -40,18 +43,23 @@ CHARTS: dict[str, Builder] = {
     "format-tradeoff": formats.tradeoff,
     "batch-scaling": batching.scaling,
     "tensor-parallel": parallel.sizes,
+    "coordinates": coordinates.trials,
+    "tradeoff": tradeoff.pareto,
+    "roofline": roofline.points,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
     ("ttft-trials", "itl-trials", "e2e-trials"),
     ("ttft-spread", "itl-spread"),
+    ("tradeoff",),
     ("kv-speed", "kv-memory", "kv-forms", "kv-blocks"),
     ("prefill-grid", "decode-grid"),
-    ("recoverable", "step-forms", "gemm-share", "ceilings"),
+    ("roofline", "recoverable", "step-forms", "gemm-share", "ceilings"),
     ("attention-time", "attention-memory"),
     ("format-tradeoff",),
     ("batch-scaling",),
     ("tensor-parallel",),
+    ("coordinates",),
 )
 """Charts of a study page, in order; those of one tuple share a box with a switch."""
 
@@ -69,6 +77,8 @@ ONLY_WHEN_MEASURED = frozenset(
 )
 """Charts of experiments that only a diagnosis runs: no empty box stands for them."""
 
+ONLY_WITH_SEVERAL = frozenset({"coordinates", "tradeoff", "roofline"})
+"""Charts of several configurations or products: a study without them is not short of anything."""
 
 ONLY_WITH_TARGET = {"e2e-trials": "e2e_s"}
 """Charts that answer nobody's question unless the study has a target on the metric."""
@@ -99,7 +109,7 @@ def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
         if not built:
             continue
         drawn = tuple(c for c in built if not c.is_empty)
-        if drawn or not (simulated or ids[0] in ONLY_WHEN_MEASURED):
+        if drawn or not (simulated or ids[0] in ONLY_WHEN_MEASURED | ONLY_WITH_SEVERAL):
             groups.append(drawn or (built[0],))
     return tuple(groups)
 

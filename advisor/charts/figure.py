@@ -118,6 +118,19 @@ def limit_x(value: float) -> dict[str, Any]:
     }
 
 
+def limit_y(value: float) -> dict[str, Any]:
+    """A horizontal SLA line."""
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": value,
+        "y1": value,
+        "line": dict(_LIMIT),
+    }
+
+
 def limit_label(text: str, x: float, right_edge: float) -> dict[str, Any]:
     """The SLA line's value, above the plot; x as on the axis (log10 on a log axis)."""
     return label(

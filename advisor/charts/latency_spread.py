@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +20,18 @@ from gpuagent.wire.sla import LatencyMetric, Statistic
 _MAX_POINTS = 160
 _TAIL_POINTS = 30
 _SHOWN: tuple[Statistic, ...] = ("p50", "p90", "p95", "p99")
-_Found = list[tuple[TrialEvidence, LatencySamples]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One curve. name: label at the curve; place: where it holds, inside a sentence."""
+
+    name: str
+    place: str
+    colour: str
+    dashed: bool
+    trial: TrialEvidence
+    samples: LatencySamples
 
 
 def ttft(data: ChartInput) -> Chart:
@@ -30,22 +43,37 @@ def itl(data: ChartInput) -> Chart:
 
 
 def _chart(data: ChartInput, metric: LatencyMetric) -> Chart:
-    word = units.METRIC_NAMES[metric]
-    chart_id = f"{metric.removesuffix('_s')}-spread"
-    found = [(t, s) for t in data.pair if (s := latency_samples(t, metric))]
+    found = []
+    for trial in data.pair:
+        samples = latency_samples(trial, metric)
+        if samples is not None:
+            current = data.is_current(trial)
+            colour = figure.CURRENT if current else figure.BEST
+            name, place = data.name(trial), data.place(trial)
+            found.append(Series(name, place, colour, current, trial, samples))
     if not found:
-        return empty(chart_id, word, f"Spread of {word}", nothing_yet(data, word))
-    target = data.target(metric)
+        word = units.METRIC_NAMES[metric]
+        return empty(chart_id(metric), word, f"Spread of {word}", nothing_yet(data, word))
+    return distribution(metric, found, data.target(metric))
+
+
+def chart_id(metric: LatencyMetric) -> str:
+    return f"{metric.removesuffix('_s')}-spread"
+
+
+def distribution(metric: LatencyMetric, found: Sequence[Series], target: SlaTarget | None) -> Chart:
+    """The empirical distributions of one metric over each other; the title speaks of the last."""
+    word = units.METRIC_NAMES[metric]
     return Chart(
-        id=chart_id,
+        id=chart_id(metric),
         short=word,
-        title=_title(data, *found[-1], target),
-        note=_note(data, metric, found),
+        title=_title(found[-1], target),
+        note=_note(metric, found),
         label=f"Cumulative share of {_things(metric)} by {word} for "
-        + " and ".join(data.name(t).lower() for t, _ in found),
-        figure=_figure(data, metric, found, target),
+        + " and ".join(one.name.lower() for one in found),
+        figure=_figure(metric, found, target),
         columns=(Column("Trial", False), *(Column(p) for p in _SHOWN), Column("n")),
-        rows=tuple(_row(t, s) for t, s in found),
+        rows=tuple(_row(one) for one in found),
     )
 
 
@@ -53,17 +81,16 @@ def _things(metric: str) -> str:
     return "token gaps" if metric == "itl_s" else "requests"
 
 
-def _title(
-    data: ChartInput, trial: TrialEvidence, samples: LatencySamples, target: SlaTarget | None
-) -> str:
-    things, where = _things(samples.metric), data.place(trial)
+def _title(series: Series, target: SlaTarget | None) -> str:
+    samples = series.samples
+    things = _things(samples.metric)
     if target is None:
         median = float(np.median(samples.values))
-        return f"Half of all {things} stay below {units.seconds(median)} in {where}"
+        return f"Half of all {things} stay below {units.seconds(median)} in {series.place}"
     within = int((samples.values <= target.limit).sum())
     word = units.METRIC_NAMES[samples.metric]
     share = _share(within / samples.n)
-    return f"{share} of {things} keep {word} within {limit_text(target)} in {where}"
+    return f"{share} of {things} keep {word} within {limit_text(target)} in {series.place}"
 
 
 def _share(share: float) -> str:
@@ -74,30 +101,28 @@ def _share(share: float) -> str:
     return f"{min(max(percent, 0.1), 99.9):.1f}{units.NBSP}%"
 
 
-def _note(data: ChartInput, metric: str, found: _Found) -> str:
-    counts = ", ".join(f"{data.name(t).lower()} {s.n:,}" for t, s in found)
-    failed = sum(s.failed for _, s in found)
+def _note(metric: str, found: Sequence[Series]) -> str:
+    counts = ", ".join(f"{one.name.lower()} {one.samples.n:,}" for one in found)
+    failed = sum(one.samples.failed for one in found)
     tail = f" {failed:,} requests failed and count as over any limit." if failed else ""
     return f"{_things(metric).capitalize()}: {counts}. Raw samples, nothing smoothed.{tail}"
 
 
-def _figure(
-    data: ChartInput, metric: str, found: _Found, target: SlaTarget | None
-) -> figure.Figure:
+def _figure(metric: str, found: Sequence[Series], target: SlaTarget | None) -> figure.Figure:
     limit_s = target.limit if target else 0.0
-    smallest = min(float(s.values[0]) for _, s in found)
-    largest = max([limit_s, *(float(s.values[-1]) for _, s in found)])
+    smallest = min(float(one.samples.values[0]) for one in found)
+    largest = max([limit_s, *(float(one.samples.values[-1]) for one in found)])
     factor, unit = figure.time_scale(largest)
     log = smallest > 0 and largest / smallest > 20
     low, high = smallest * factor, largest * factor
     limits = [math.log10(low * 0.85), math.log10(high * 1.25)] if log else [0, high * 1.12]
     word = units.METRIC_NAMES[metric]
-    labels = [_series_label(data, t, s, factor, log, n) for n, (t, s) in enumerate(found)]
+    labels = [_series_label(one, factor, log, n) for n, one in enumerate(found)]
     if target:
         at = math.log10(limit_s * factor) if log else limit_s * factor
         labels.append(figure.limit_label(limit_text(target), at, limits[1]))
     return {
-        "data": [_series(data, t, s, factor, unit) for t, s in found],
+        "data": [_series(one, factor, unit) for one in found],
         "layout": {
             "xaxis": figure.log_axis(f"{word} ({unit}, log)", low * 0.85, high * 1.25)
             if log
@@ -110,18 +135,15 @@ def _figure(
     }
 
 
-def _series(
-    data: ChartInput, trial: TrialEvidence, samples: LatencySamples, factor: float, unit: str
-) -> dict[str, object]:
-    x, y = _steps(samples)
-    current = data.is_current(trial)
+def _series(series: Series, factor: float, unit: str) -> dict[str, object]:
+    x, y = _steps(series.samples)
     return figure.line(
         [value * factor for value in x],
         y,
-        name=data.name(trial),
-        colour=figure.CURRENT if current else figure.BEST,
-        hover=f"{data.name(trial)}: %{{y:.1f}} % within %{{x:.4g}} {unit}",
-        dashed=current,
+        name=series.name,
+        colour=series.colour,
+        hover=f"{series.name}: %{{y:.1f}} % within %{{x:.4g}} {unit}",
+        dashed=series.dashed,
         markers=False,
         shape="hv",
     )
@@ -139,19 +161,12 @@ def _steps(samples: LatencySamples) -> tuple[list[float], list[float]]:
     return samples.values[ranks].tolist(), shares.tolist()
 
 
-def _series_label(
-    data: ChartInput,
-    trial: TrialEvidence,
-    samples: LatencySamples,
-    factor: float,
-    log: bool,
-    index: int,
-) -> dict[str, object]:
-    share = 0.35 + 0.25 * index
-    value = float(np.quantile(samples.values, share)) * factor
+def _series_label(series: Series, factor: float, log: bool, index: int) -> dict[str, object]:
+    share = 0.35 + 0.2 * index
+    value = float(np.quantile(series.samples.values, share)) * factor
     return figure.label(
-        data.name(trial),
-        colour=figure.CURRENT if data.is_current(trial) else figure.BEST,
+        series.name,
+        colour=series.colour,
         x=math.log10(value) if log and value > 0 else value,
         y=share * 100,
         xanchor="left",
@@ -160,6 +175,7 @@ def _series_label(
     )
 
 
-def _row(trial: TrialEvidence, samples: LatencySamples) -> tuple[str, ...]:
-    cells = [units.seconds(latency_at(trial, samples.metric, p).value) for p in _SHOWN]
-    return f"{trial.ordinal} · {trial.title}", *cells, f"{samples.n:,}"
+def _row(series: Series) -> tuple[str, ...]:
+    trial, metric = series.trial, series.samples.metric
+    cells = [units.seconds(latency_at(trial, metric, p).value) for p in _SHOWN]
+    return f"{trial.ordinal} · {trial.title}", *cells, f"{series.samples.n:,}"

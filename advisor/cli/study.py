@@ -1,4 +1,4 @@
-"""`tuning-advisor study submit | show | gate | report | export`: studies from a shell or CI."""
+"""`tuning-advisor study …`: submit, follow, cancel, judge and report studies from a shell."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument("file", type=Path)
     submit.add_argument("--wait", action="store_true", help="follow it; exit by its verdict")
     submit.add_argument("--json", action="store_true", help="print the study as JSON")
+    wait = actions.add_parser("wait", help="follow a study; exit by its verdict")
+    wait.add_argument("id")
+    wait.add_argument("--json", action="store_true")
+    cancel = actions.add_parser("cancel", help="cancel what has not finished; results are kept")
+    cancel.add_argument("id")
     show = actions.add_parser("show", help="verdict, targets, findings and trials of a study")
     show.add_argument("id")
     show.add_argument("--json", action="store_true")
@@ -73,23 +78,48 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "submit":
         study = client.post("studies", read_spec(args.file))
         if args.wait:
-            study = follow(client, study["id"], Console(stderr=True))
+            study = _followed(client, study["id"])
         elif not args.json:
             console.print(f"Study {study['number']} {study['id']}\n{study['urls']['dashboard']}")
             return 0
+    elif args.action == "cancel":
+        study = client.post(f"studies/{args.id}/cancel")
+        done = study["progress"]
+        console.print(
+            f"Study {study['number']} is cancelled; {done['trials_succeeded']} of"
+            f" {done['trials_total']} trials finished and are kept.",
+            highlight=False,
+        )
+        return 0
+    elif args.action == "wait":
+        study = _followed(client, args.id)
     else:
         study = client.get(f"studies/{args.id}")
     if args.json:
         print(json.dumps(study, indent=2))
     else:
         show_study(client, study, console)
-    waited = args.action == "show" or args.wait
+    waited = args.action != "submit" or args.wait
     return EXIT_BY_VERDICT[study["verdict"]["status"]] if waited else 0
 
 
 def _export_choice(args: argparse.Namespace) -> dict[str, str]:
     chosen = {name: getattr(args, name) for name in ("format", "engine", "engine_version", "trial")}
     return {name: str(value) for name, value in chosen.items() if value is not None}
+
+
+def _followed(client: ApiClient, study_id: str) -> Any:
+    """`follow`; Ctrl-C leaves the study running and says how to go on or to end it."""
+    console = Console(stderr=True)
+    try:
+        return follow(client, study_id, console)
+    except KeyboardInterrupt:
+        console.print(
+            f"The study goes on. Follow it again: tuning-advisor study wait {study_id}\n"
+            f"Cancel it: tuning-advisor study cancel {study_id}",
+            highlight=False,
+        )
+        raise
 
 
 def read_spec(path: Path) -> Any:

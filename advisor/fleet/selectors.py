@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from advisor.accounts.models import Org
 from advisor.errors import NotFound
@@ -39,6 +40,19 @@ def telemetry_window(agent: Agent, from_at: datetime, to_at: datetime) -> list[H
     ]
 
 
-def telemetry_latest(agent: Agent) -> HostSample | None:
-    chunk = TelemetryChunk.objects.filter(agent=agent).order_by("-from_at").first()
-    return parse_from_peer(HostSample, chunk.samples[-1]) if chunk else None
+def telemetry_newest(agents: Iterable[Agent]) -> dict[object, HostSample]:
+    """Primary key -> newest sample, for those of `agents` that ever sent one; two queries."""
+    newest = (
+        TelemetryChunk.objects.filter(agent=OuterRef("pk")).order_by("-from_at").values("pk")[:1]
+    )
+    chunks = (
+        Agent.objects.filter(pk__in=[agent.pk for agent in agents])
+        .annotate(newest=Subquery(newest))
+        .values_list("newest", flat=True)
+    )
+    found = TelemetryChunk.objects.filter(pk__in=[pk for pk in chunks if pk is not None])
+    return {
+        chunk.agent_id: parse_from_peer(HostSample, chunk.samples[-1])
+        for chunk in found
+        if chunk.samples
+    }

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 NAV = (
-    ("studies", _("Studies"), ("studies", "study", "trial")),
+    ("studies", _("Studies"), ("studies", "study", "trial", "compare")),
     ("model", _("Model"), ("model",)),
     ("traces", _("Traces"), ("trace",)),
     ("agents", _("Agents"), ("agent",)),

@@ -4,8 +4,11 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from advisor.pages.views import (
+    account,
     agents,
+    compare,
     diagnoses,
+    errors,
     imports,
     model,
     organisation,
@@ -42,6 +45,7 @@ urlpatterns = [
     ),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
     path("imports/", imports.import_page, name="imports"),
+    path("compare/", compare.compare_page_view, name="compare"),
     path("model/", model.model_page, name="model"),
     path("traces/", traces.trace_list, name="traces"),
     path("traces/upload/", traces.trace_upload, name="trace-upload"),
@@ -50,11 +54,15 @@ urlpatterns = [
     path("traces/<uuid:trace_id>/delete/", traces.trace_delete_view, name="trace-delete"),
     path("agents/", agents.agent_list, name="agents"),
     path("agents/add/", agents.agent_add, name="agent-add"),
+    path("agents/<slug:slug>/", agents.agent_detail, name="agent"),
     path("agents/<slug:slug>/drain/", agents.agent_drain_view, name="agent-drain"),
     path("agents/<slug:slug>/resume/", agents.agent_resume_view, name="agent-resume"),
     path("agents/<slug:slug>/remove/", agents.agent_remove_view, name="agent-remove"),
+    path("offline/", errors.offline, name="offline"),
+    path("sw.js", errors.service_worker, name="service-worker"),
     path("rules/", rules.rule_list, name="rules"),
     path("rules/<slug:rule_id>/", rules.rule_detail, name="rule"),
+    path("account/", account.account_page, name="account"),
     path("organisation/", organisation.organisation, name="organisation"),
     path("organisation/tokens/", organisation.token_add, name="token-add"),
     path(

@@ -18,6 +18,7 @@ from advisor.rules import engine
 from advisor.rules.rule import Finding
 from advisor.studies import dispatch, planner
 from advisor.studies.evidence import build_evidence
+from advisor.studies.listing import listing_of
 from advisor.studies.models import FindingRow, Study
 from advisor.studies.states import TERMINAL, StudyState
 from advisor.studies.trials import trials_add
@@ -93,8 +94,12 @@ def _store(study: Study, findings: list[Finding], verdict: StudyVerdict, phase: 
             for rank, finding in enumerate(findings, start=1)
         ]
     )
+    study.verdict_json = verdict_summary(verdict)
     Study.objects.filter(pk=study.pk).update(
-        verdict_json=verdict_summary(verdict), phase=phase, evaluated_at=timezone.now()
+        verdict_json=study.verdict_json,
+        phase=phase,
+        evaluated_at=timezone.now(),
+        **listing_of(study),
     )
 
 

@@ -48,10 +48,21 @@ class Study(models.Model):
     evaluated_at = models.DateTimeField(null=True)
     stale_since = models.DateTimeField(null=True, db_index=True)
     """Set with every change that `advance` has to look at, cleared by it: survives a crash."""
+    need = models.PositiveSmallIntegerField(default=2)
+    preset = models.CharField(max_length=12, default="")
+    search = models.CharField(max_length=400, default="")
+    """What lists sort, filter and search by; see `studies.listing`."""
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["org", "number"], name="study_number")]
-        indexes = [models.Index(fields=["org", "-created_at"])]
+        indexes = [
+            models.Index(fields=["org", "-created_at"]),
+            # Holds all that a list asks for, so that a search reads no spec and no verdict.
+            models.Index(
+                fields=["org", "need", "-created_at", "-number", "preset", "search"],
+                name="study_list",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.number} {self.name}"
@@ -107,6 +118,7 @@ class Trial(models.Model):
         ]
         indexes = [
             models.Index(fields=["agent", "state"]),
+            models.Index(fields=["agent", "-started_at"]),
             models.Index(fields=["state", "lease_until"]),
         ]
 

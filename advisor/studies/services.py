@@ -13,6 +13,7 @@ from advisor.accounts.models import Org, User
 from advisor.accounts.services import audit
 from advisor.shapes import ModelShape
 from advisor.studies import advance, dispatch, intake, leases, planner
+from advisor.studies.listing import listing_of
 from advisor.studies.models import Study, Trial
 from advisor.studies.planner import PlannedTrial
 from advisor.studies.states import TERMINAL, StudyState, TrialState
@@ -62,7 +63,7 @@ def study_create(
     with transaction.atomic():
         Org.objects.filter(pk=org.pk).update(next_study_number=F("next_study_number") + 1)
         number = Org.objects.values_list("next_study_number", flat=True).get(pk=org.pk) - 1
-        study = Study.objects.create(
+        study = Study(
             org=org,
             number=number,
             name=spec.name,
@@ -74,6 +75,9 @@ def study_create(
             notices=list(found.notices),
             plan_notes=list(plan.notes),
         )
+        for field, value in listing_of(study).items():
+            setattr(study, field, value)
+        study.save(force_insert=True)
         trials = trials_add(study, plan.trials)
         leases.touch_study(study.pk)
         audit(org=org, actor=actor, action="study.create", target=f"study {number} {spec.name}")

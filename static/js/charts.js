@@ -62,7 +62,40 @@ function draw(box) {
   Plotly.react(box, figure.data, layout, { displayModeBar: false, responsive: false });
   box.closest(".chart")?.setAttribute("data-drawn", "");
   watch.observe(box);
+  const save = box.parentElement.querySelector("[data-save]");
+  if (save) save.hidden = false;
 }
+
+// plotly would take a blob: address, which the content policy refuses for images.
+async function toPng(svg, { width, height }) {
+  const image = new Image();
+  image.src = svg;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  canvas.width = width * 2;
+  canvas.height = height * 2;
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/png");
+}
+
+// Saves what is drawn, in the current theme, on the colour of its panel.
+async function savePicture(button) {
+  const box = button.closest("[data-chart]").querySelector("[data-figure]");
+  const format = button.value;
+  const { data, layout } = box;
+  const size = { width: box.clientWidth, height: box.clientHeight };
+  const figure = { data, layout: { ...layout, template: template(), paper_bgcolor: colour("token:surface") } };
+  const svg = await Plotly.toImage(figure, { format: "svg", ...size });
+  const url = format === "svg" ? svg : await toPng(svg, size);
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = `${box.closest("[data-chart]").dataset.chart}.${format}`;
+  link.click();
+}
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-save] button");
+  if (button) savePicture(button);
+});
 
 const drawAll = () => document.querySelectorAll("[data-figure]").forEach(draw);
 for (const event of ["themechange", "panelchange"]) document.addEventListener(event, drawAll);

@@ -102,3 +102,6 @@ for (const form of document.querySelectorAll("[data-drop]")) {
     button.disabled = true;
   });
 }
+
+// Keeps a page to show while the server cannot be reached. Browsers offer this over https and on localhost.
+navigator.serviceWorker?.register("/sw.js").catch(() => { /* the page works without it */ });

@@ -99,6 +99,7 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/export": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/what-if": one(READ, "POST", own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
+    "api/v1/compare": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
     "api/v1/traces": Route({"GET": READ, "POST": WRITE}, bodies={"POST": "upload"}),
     "api/v1/traces/<uuid:trace_id>": Route({"GET": READ, "DELETE": WRITE}, own=True),
     "api/v1/traces/<uuid:trace_id>/compare": one(READ, own=True),
@@ -152,6 +153,7 @@ ROUTES: dict[str, Route] = {
     "account/confirm-email/(?P<key>[-:\\w]+)/$": Route(
         {"GET": PUBLIC, "POST": NOWHERE}, args={"key": "forged"}
     ),
+    "account/": one(PERSON, "GET", "POST"),
     "account/password/change/": one(PERSON, "GET", "POST"),
     "account/password/set/": one(PERSON, "GET", "POST"),
     "account/password/reset/": one(PUBLIC, "GET", "POST"),
@@ -176,6 +178,7 @@ ROUTES: dict[str, Route] = {
         READ, own=True, args={"complaint": "memory"}
     ),
     "trials/<uuid:trial_id>/": one(READ, own=True),
+    "compare/": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
     "traces/": one(READ),
     "traces/upload/": one(WRITE, "POST", bodies={"POST": "upload"}),
     "traces/<uuid:trace_id>/": one(READ, own=True),
@@ -185,9 +188,12 @@ ROUTES: dict[str, Route] = {
     "model/": one(READ, "GET", "POST"),
     "agents/": one(READ),
     "agents/add/": one(MANAGE, "POST"),
+    "agents/<slug:slug>/": one(READ, own=True),
     "agents/<slug:slug>/drain/": one(MANAGE, "POST", own=True),
     "agents/<slug:slug>/resume/": one(MANAGE, "POST", own=True),
     "agents/<slug:slug>/remove/": one(MANAGE, "POST", own=True),
+    "offline/": one(PUBLIC),
+    "sw.js": one(PUBLIC),
     "rules/": one(READ),
     "rules/<slug:rule_id>/": one(READ, args={"rule_id": RULES[0].id}),
     "organisation/": one(READ),
@@ -316,7 +322,9 @@ def world(db: None) -> World:
         name=f"Study {MARK}", agent=agent.slug, model=HubModel(id=f"{MARK}/model")
     )
     study = factories.create_study(org, agent=agent, spec=spec)
-    factories.create_trial(study, builders.make_trial(builders.make_baseline_result(n_requests=5)))
+    measured = factories.create_trial(
+        study, builders.make_trial(builders.make_baseline_result(n_requests=5))
+    )
     factories.create_finding(study, title=f"Finding {MARK}")
     trial, lease = _running(study, agent)
     trace = factories.create_trace(org, name=f"{MARK}.json", trial=trial)
@@ -348,6 +356,7 @@ def world(db: None) -> World:
         path={
             "study_id": study.pk,
             "trial_id": trial.pk,
+            "measured_id": measured.pk,
             "trace_id": trace.pk,
             "slug": agent.slug,
             "token_id": token.pk,

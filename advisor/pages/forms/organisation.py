@@ -17,6 +17,18 @@ def _list_price(gpu: GpuSpec) -> str:
     return f"${price.usd_per_gpu_hour:.2f}/h" if price is not None else _("no list price")
 
 
+class NameForm(forms.Form):
+    """A person's own name."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=120,
+        required=False,
+        help_text=_("Others in your organisations see it. Empty shows the e-mail address."),
+        widget=forms.TextInput({**_INPUT, "autocomplete": "name"}),
+    )
+
+
 class TokenForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),

@@ -46,11 +46,15 @@ def agent_cards(
     samples: Mapping[object, HostSample | None],
 ) -> list[AgentCard]:
     """running, queued, samples: by the agent's primary key."""
-    cards = [_card(a, running.get(a.pk), queued.get(a.pk, 0), samples.get(a.pk)) for a in agents]
+    cards = [
+        agent_card(a, running.get(a.pk), queued.get(a.pk, 0), samples.get(a.pk)) for a in agents
+    ]
     return sorted(cards, key=lambda card: (_RANK[card.kind], card.agent.slug))
 
 
-def _card(agent: Agent, now: Trial | None, waiting: int, sample: HostSample | None) -> AgentCard:
+def agent_card(
+    agent: Agent, now: Trial | None, waiting: int, sample: HostSample | None
+) -> AgentCard:
     kind, word, advice, command = _state(agent, now)
     fresh = sample if agent.is_reachable else None
     return AgentCard(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from advisor import units
 from advisor.catalog import MARKETS, list_gpus, price_basis
 from advisor.charts import Chart
+from advisor.charts.day import load
 from advisor.charts.estimates import latency
+from advisor.charts.gpu_cost import by_gpu
 from advisor.estimates.cost import DayCost, token_cost
 from advisor.estimates.memory import MemoryPlan
 from advisor.estimates.options import LOADS, GpuOption, per_gpu, per_load
@@ -113,6 +115,8 @@ class ModelPage:
     memory: tuple[MemoryRow, ...]
     cache: tuple[tuple[str, str], ...]
     charts: tuple[tuple[Chart, ...], ...]
+    cost_chart: tuple[Chart, ...]
+    day_chart: tuple[Chart, ...]
     options: tuple[OptionRow, ...]
     more_options: tuple[OptionRow, ...]
     too_small: str
@@ -148,6 +152,8 @@ def model_view(found: EstimateAnswer, query: EstimateQuery) -> ModelPage:
         charts=tuple((latency(m, LOADS, loads, found.concurrency),) for m in ("tpot", "ttft"))
         if loads
         else (),
+        cost_chart=_group(by_gpu(options, request.gpu.name)),
+        day_chart=_group(_day_chart(found, query)),
         options=tuple(first),
         more_options=tuple(row for row in rows if row not in first),
         too_small=", ".join(small),
@@ -158,6 +164,16 @@ def model_view(found: EstimateAnswer, query: EstimateQuery) -> ModelPage:
         notes=tuple(f"{note[:1].upper()}{note[1:]}." for note in result.notes),
         assumptions=_assumptions(found),
     )
+
+
+def _group(chart: Chart | None) -> tuple[Chart, ...]:
+    return () if chart is None else (chart,)
+
+
+def _day_chart(found: EstimateAnswer, query: EstimateQuery) -> Chart | None:
+    if found.serving is None or query.day_req_s is None:
+        return None
+    return load(query.day_req_s, found.serving.capacity_req_s, query.headroom)
 
 
 def _placement(request: EstimateRequest) -> str:

@@ -16,8 +16,6 @@ from advisor.studies.states import StudyState
 from advisor.targets import TargetStatus, target_label
 from gpuagent.wire import SlaTarget
 
-_RANK = {"bad": 0, "warn": 1, "run": 2, "wait": 3, "info": 4, "good": 5, "na": 6}
-
 
 @dataclass(frozen=True, slots=True)
 class StudyRow:
@@ -37,20 +35,10 @@ class StudyRow:
     agent: str
     since: datetime
 
-    @property
-    def group(self) -> str:
-        """The filter it belongs to: attention, running, met or other."""
-        if self.kind in ("bad", "warn"):
-            return "attention"
-        if self.kind in ("run", "wait"):
-            return "running"
-        return "met" if self.kind == "good" else "other"
-
 
 def study_rows(studies: Iterable[Study]) -> list[StudyRow]:
-    """Those that need attention first, then the newest. `studies` carry `total` and `done`."""
-    rows = [_row(study) for study in studies]
-    return sorted(rows, key=lambda row: (_RANK[row.kind], -row.since.timestamp()))
+    """In the order of the list. `studies` carry `total` and `done`."""
+    return [_row(study) for study in studies]
 
 
 def _row(study: Study) -> StudyRow:

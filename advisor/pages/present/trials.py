@@ -47,6 +47,7 @@ class TrialLine:
     detail: str
     is_best: bool
     is_dim: bool
+    is_measured: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class TrialsTable:
     knobs: tuple[str, ...]
     targets: tuple[str, ...]
     lines: tuple[TrialLine, ...]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether two trials have results, so that they can be marked and compared."""
+        return sum(line.is_measured for line in self.lines) > 1
 
     @property
     def columns(self) -> int:
@@ -94,6 +100,7 @@ def _line(
         detail=detail,
         is_best=is_best,
         is_dim=trial.state in OPEN or trial.state == "cancelled",
+        is_measured=trial.result is not None,
     )
 
 
@@ -247,6 +254,52 @@ def quantity_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
     )
 
 
+def memory_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
+    """(name, value, reason or how it was read) of every memory reading of the trial."""
+    baseline = trial.measured(BaselineResult)
+    if baseline is not None:
+        lines = [quantity_lines(trial)[0]]
+        lines += [
+            (
+                f"Batch {cell.batch}, {cell.input_tokens:,} input tokens",
+                units.memory(cell.peak_memory_bytes.value),
+                cell.peak_memory_bytes.reason or "peak while this cell was measured",
+            )
+            for cell in baseline.cells
+        ]
+        return tuple(lines)
+    cache = trial.measured(KvCacheResult)
+    if cache is not None:
+        lines = [
+            (
+                f"KV cache at {point.context_tokens:,} tokens",
+                units.memory(point.cache_bytes),
+                "bytes of its tensors, exact",
+            )
+            for point in cache.points
+        ]
+        held = cache.bytes_after_release
+        note = held.reason or "above the level before, after the caches were dropped"
+        return (*lines, ("Held after release", units.memory(held.value), note))
+    profile = trial.measured(ProfileResult)
+    if profile is None:
+        return ()
+    found = profile.memory
+    if found is None:
+        return (("Allocator", DASH, profile.memory_reason or "no snapshot"),)
+    return (
+        ("Allocated at most", units.memory(found.allocated_peak_bytes), "CUDA allocator"),
+        ("Reserved at most", units.memory(found.reserved_peak_bytes), "CUDA allocator"),
+        (
+            "Fragmentation",
+            units.percent(found.fragmentation_frac),
+            "1 − allocated ÷ reserved, both at their peaks",
+        ),
+        ("Largest free block", units.memory(found.largest_free_bytes), "at the end"),
+        ("Retries", f"{found.alloc_retries:,}", "allocations that had to free memory first"),
+    )
+
+
 def _idle_note(idle: Quantity) -> str:
     return f"without the {units.number(idle.value)}{units.NBSP}W of the idle device"
 
@@ -277,7 +330,7 @@ def comparison_lines(trial: TrialEvidence) -> tuple[ComparisonLine, ...]:
     if result is None:
         return ()
     lines = []
-    for metric, found in compare_runs(result).items():
+    for metric, found in compare_runs(result, trial.spec.workload).items():
         kind, word = _COMPARED[found.verdict]
         lines.append(
             ComparisonLine(

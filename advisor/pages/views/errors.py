@@ -1,4 +1,4 @@
-"""The four error pages. They say what happened and what to do, never a traceback."""
+"""The error pages. They say what happened and what to do, never a traceback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.templatetags.static import static
 from django.views.decorators.csrf import requires_csrf_token
+from django.views.decorators.http import require_safe
 
 from advisor import units
 
@@ -40,17 +43,36 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 @requires_csrf_token
 def server_error(request: HttpRequest) -> HttpResponse:
-    # No context processors: they may be what failed.
-    return HttpResponse(_STATIC_500, status=500)
+    return HttpResponse(_alone("500.html"), status=500)
 
 
-_STATIC_500 = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Error · LLM Tuning Advisor</title></head>
-<body><h1>The server failed on this page</h1>
-<p>Nothing was changed. Load the page again; if it stays, tell the operator the time and the
-address: the server's log has the cause.</p>
-<p><a href="/studies/">Studies</a></p></body>
-</html>
-"""
+@require_safe
+def offline(request: HttpRequest) -> HttpResponse:
+    """What the service worker keeps and shows while the server cannot be reached."""
+    return HttpResponse(_alone("offline.html"))
+
+
+@require_safe
+def service_worker(request: HttpRequest) -> HttpResponse:
+    """At the root, since a worker serves the folder that it comes from and those below it."""
+    script = render_to_string(
+        "service_worker.js", {"sheets": [static(s) for s in _SHEETS], "version": settings.VERSION}
+    )
+    return HttpResponse(
+        script, content_type="text/javascript", headers={"Cache-Control": "no-cache"}
+    )
+
+
+_SHEETS = tuple(f"css/{name}.css" for name in ("tokens", "reset", "base", "layout", "components"))
+
+
+def _alone(template: str) -> str:
+    """A page without request, session or database: they may be what failed."""
+    return render_to_string(template, {"sheets": _sheets()})
+
+
+def _sheets() -> list[str]:
+    try:
+        return [static(sheet) for sheet in _SHEETS]
+    except ValueError:  # style sheets were not collected
+        return []

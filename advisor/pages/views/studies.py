@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
 from uuid import UUID
 
 from csp.decorators import csp_update
 from django.contrib import messages
-from django.db.models import Count, Q
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -17,60 +18,46 @@ from advisor.fleet.selectors import agents_of
 from advisor.pages.access import actor_of, reading, writing
 from advisor.pages.forms.what_if import WhatIfForm
 from advisor.pages.present.live import live_marker, live_of
-from advisor.pages.present.studies import StudyRow, study_rows, study_status
+from advisor.pages.present.studies import study_rows, study_status
 from advisor.pages.present.study_page import study_page
 from advisor.pages.present.what_if import what_if_page
 from advisor.reports import EXPORTERS
 from advisor.reports.as_html import style_source
 from advisor.studies.evidence import build_evidence
 from advisor.studies.exporting import study_export
+from advisor.studies.listing import counts, listed, with_progress
 from advisor.studies.reporting import study_report
-from advisor.studies.selectors import studies_of, study_get, trials_of
+from advisor.studies.selectors import study_get, trials_of
 from advisor.studies.services import study_cancel
-from advisor.studies.states import TERMINAL
 
-MOST_ROWS = 300
-"""The list sorts by need for attention, over this many of the newest studies."""
+PAGE_ROWS = 50
 
 
 @reading
 def study_list(request: HttpRequest) -> HttpResponse:
-    studies = studies_of(request.org).annotate(
-        total=Count("trials"), done=Count("trials", filter=Q(trials__state__in=TERMINAL))
-    )[:MOST_ROWS]
-    rows = study_rows(studies)
-    if not rows:
+    """By need for attention; status, preset, q and page are in the address."""
+    silent = [agent for agent in agents_of(request.org) if not agent.is_reachable]
+    groups, presets, total = counts(request.org, silent=silent)
+    if not total:
         agents = list(agents_of(request.org))
         return render(request, "pages/studies_empty.html", {"agents": agents})
-    shown = _filtered(rows, request.GET.dict())
-    counts = {
-        group: sum(r.group == group for r in rows) for group in ("attention", "running", "met")
-    }
-    presets = {p: sum(r.preset == p for r in rows) for p in ("chat", "api", "edge", "batch")}
+    chosen = {name: request.GET.get(name, "") for name in ("status", "preset", "q")}
+    found = listed(request.org, silent=silent, chosen=chosen).select_related("agent")
+    pages = Paginator(found.defer("model_config_json", "plan_notes", "notices"), PAGE_ROWS)
+    if not any(chosen.values()):
+        pages.count = total
+    page = pages.get_page(request.GET.get("page"))
+    kept = {name: value for name, value in chosen.items() if value}
     context = {
-        "rows": shown,
-        "all": len(rows),
-        "counts": counts,
-        "presets": {preset: n for preset, n in presets.items() if n},
-        "chosen": request.GET,
-        "truncated": len(rows) == MOST_ROWS,
+        "rows": study_rows(with_progress(list(page.object_list))),
+        "all": total,
+        "counts": groups,
+        "presets": {p: presets[p] for p in ("chat", "api", "edge", "batch") if presets.get(p)},
+        "chosen": chosen,
+        "page": page,
+        "address": f"?{urlencode(kept)}&" if kept else "?",
     }
     return render(request, "pages/studies.html", context)
-
-
-def _filtered(rows: list[StudyRow], chosen: dict[str, str]) -> list[StudyRow]:
-    """Filters of the address: status, preset, q (name, model, agent or best settings)."""
-    words = chosen.get("q", "").lower().split()
-    return [
-        row
-        for row in rows
-        if chosen.get("status", row.group) in (row.group, "")
-        and chosen.get("preset", row.preset) in (row.preset, "")
-        and all(
-            word in f"{row.study.name} {row.subtitle} {row.agent} {row.best}".lower()
-            for word in words
-        )
-    ]
 
 
 @reading

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -30,7 +31,7 @@ from advisor.traces.services import FIELD, trace_delete, trace_read, trace_store
 from advisor.traces.uploads import as_path
 from gpuagent.traces.kernel_names import CLASS_LABELS
 
-MOST_ROWS = 200
+PAGE_ROWS = 50
 MOST_CHOICES = 50
 
 
@@ -97,14 +98,15 @@ def trace_delete_view(request: HttpRequest, trace_id: UUID) -> HttpResponse:
 def _list(
     request: HttpRequest, *, errors: list[str] | None = None, status: int = 200
 ) -> HttpResponse:
-    traces = list(traces_of(request.org)[:MOST_ROWS])
+    page = Paginator(traces_of(request.org), PAGE_ROWS).get_page(request.GET.get("page"))
     rows = [
         (t, trace_kind(t.bottleneck), verdict_label(t.bottleneck), split_sentence(t.sentence)[0])
-        for t in traces
+        for t in page.object_list
     ]
     context = {
         "rows": rows,
-        "truncated": len(rows) == MOST_ROWS,
+        "page": page,
+        "address": "?",
         "errors": errors or [],
         **_limits(),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +11,8 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from advisor.charts import ChartInput, chart
+from advisor.charts import Chart, ChartInput, chart
+from advisor.charts.telemetry import charts as telemetry_charts
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.fleet.selectors import telemetry_window
 from advisor.pages.access import reading
@@ -25,6 +26,8 @@ from advisor.studies.selectors import trial_get
 
 TABS = {
     "timing": _("Timing"),
+    "memory": _("Memory"),
+    "kernels": _("Kernels"),
     "settings": _("Settings"),
     "telemetry": _("Telemetry"),
     "environment": _("Environment"),
@@ -32,14 +35,20 @@ TABS = {
 }
 _CHARTS = {
     "baseline": ("ttft-spread", "itl-spread", "prefill-grid", "decode-grid"),
-    "kv_cache": ("kv-speed", "kv-memory", "kv-forms", "kv-blocks"),
+    "kv_cache": ("kv-speed", "kv-forms"),
     "profile": (),
     "calibrate": ("ceilings",),
-    "kernels": ("recoverable", "step-forms", "gemm-share"),
-    "attention": ("attention-time", "attention-memory"),
+    "kernels": ("step-forms",),
+    "attention": ("attention-time",),
     "quantisation": ("format-tradeoff",),
     "batching": ("batch-scaling",),
     "verify": ("ttft-spread", "itl-spread"),
+}
+
+_MEMORY_CHARTS = {"kv_cache": ("kv-memory", "kv-blocks"), "attention": ("attention-memory",)}
+_KERNEL_CHARTS = {
+    "calibrate": ("ceilings",),
+    "kernels": ("roofline", "gemm-share", "recoverable"),
 }
 
 
@@ -48,8 +57,12 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     trial = trial_get(org=request.org, trial_id=trial_id)
     evidence = build_evidence(trial.study)
     seen = next(t for t in evidence.trials if t.trial_id == str(trial.pk))
-    tab = request.GET.get("tab", "timing")
-    tab = tab if tab in TABS else "timing"
+    if trial.is_terminal and request.headers.get("HX-Request"):
+        # The moving part asked: everything on the page follows from the result that is there now.
+        return HttpResponse(status=200, headers={"HX-Refresh": "true"})
+    first = "kernels" if seen.spec.experiment in ("profile", "kernels") else "timing"
+    tab = request.GET.get("tab", first)
+    tab = tab if tab in TABS else first
     context = {
         "trial": trial,
         "study": trial.study,
@@ -60,6 +73,9 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
         "status": words.TRIALS[trial.state],
         "headline": present.trial_headline(seen, evidence),
         "facts": present.facts(seen),
+        "validity": words.VALIDITIES[seen.result.validity.verdict] if seen.result else None,
+        "samples": present.sample_line(seen),
+        "percent": round((trial.done_frac or 0.0) * 100, 1),
     }
     section = _SECTIONS.get(tab)
     if section is not None:
@@ -70,17 +86,39 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
 def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
     if seen.result is None:
         return {}
-    data = ChartInput.of_trial(evidence, seen.trial_id)
-    drawn = [chart(chart_id, data) for chart_id in _CHARTS[seen.spec.experiment]]
     return {
-        "validity": words.VALIDITIES[seen.result.validity.verdict],
         "metrics": present.metric_lines(seen, evidence),
-        "samples": present.sample_line(seen),
         "comparisons": present.comparison_lines(seen),
         "quantities": present.quantity_lines(seen),
         "phases": present.phase_lines(seen),
+        "charts": _drawn(_CHARTS, seen, evidence),
+    }
+
+
+def _drawn(
+    by_experiment: Mapping[str, Sequence[str]], seen: TrialEvidence, evidence: StudyEvidence
+) -> list[tuple[Chart, ...]]:
+    """The trial's own charts, each in a box; those without evidence are left out."""
+    data = ChartInput.of_trial(evidence, seen.trial_id)
+    drawn = (chart(chart_id, data) for chart_id in by_experiment.get(seen.spec.experiment, ()))
+    return [(one,) for one in drawn if not one.is_empty]
+
+
+def _memory(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
+    if seen.result is None:
+        return {}
+    return {
+        "quantities": present.memory_lines(seen),
+        "charts": _drawn(_MEMORY_CHARTS, seen, evidence),
+    }
+
+
+def _kernels(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
+    if seen.result is None:
+        return {}
+    return {
         "profile": profile_page(seen, list(trial.traces.defer("report_json"))),
-        "charts": [(c,) for c in drawn if not c.is_empty],
+        "charts": _drawn(_KERNEL_CHARTS, seen, evidence),
     }
 
 
@@ -100,6 +138,7 @@ def _telemetry(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> di
         "readings": telemetry.readings(samples),
         "throttling": telemetry.throttling(samples),
         "sample_count": len(samples),
+        "charts": [group] if (group := telemetry_charts(samples)) else [],
     }
 
 
@@ -109,6 +148,8 @@ def _environment(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> 
 
 _SECTIONS: dict[str, Callable[[Trial, TrialEvidence, StudyEvidence], dict[str, Any]]] = {
     "timing": _timing,
+    "memory": _memory,
+    "kernels": _kernels,
     "settings": _settings,
     "telemetry": _telemetry,
     "environment": _environment,

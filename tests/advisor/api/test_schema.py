@@ -26,6 +26,7 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/agents/{slug}",
         "/api/v1/agents/{slug}/drain",
         "/api/v1/agents/{slug}/resume",
+        "/api/v1/compare",
         "/api/v1/estimates",
         "/api/v1/gpus",
         "/api/v1/gpus/{name}/price",

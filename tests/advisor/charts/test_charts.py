@@ -62,6 +62,7 @@ def full() -> ChartInput:
     trials = (
         make_current(),
         make_kv_trial(details=make_cache_details()),
+        make_variant("float16", ordinal=5, ttft_s=0.09, itl_s=0.02),
         make_variant(),
         make_verification(),
         *diagnosis,
@@ -96,8 +97,8 @@ def plain_colours(value: Any) -> Any:
 def test_every_chart_file_is_registered_and_ids_match() -> None:
     folder = Path(charts.__file__).parent
     helpers = {"__init__", "base", "dots", "figure", "samples", "svg"}
-    # Drawn from a prediction and from a trace, not from a study, so no study's registry lists them.
-    elsewhere = {"estimates", "trace_timeline"}
+    # Drawn from a prediction, a trace, samples or several studies: no study's registry lists them.
+    elsewhere = {"estimates", "trace_timeline", "telemetry", "gpu_cost", "day", "rates"}
     modules = {path.stem for path in folder.glob("*.py")} - helpers - elsewhere
     assert modules == {builder.__module__.rpartition(".")[2] for builder in CHARTS.values()}
 
@@ -238,12 +239,14 @@ def test_study_charts_leave_out_empty_ones_beside_full_ones(full: ChartInput) ->
     assert [group[0].id for group in groups] == [
         "ttft-trials",
         "ttft-spread",
+        "tradeoff",
         "kv-speed",
         "prefill-grid",
-        "recoverable",
+        "roofline",
         "attention-time",
         "format-tradeoff",
         "batch-scaling",
+        "coordinates",
     ]
     assert all(not built.is_empty for group in groups for built in group)
     assert "e2e-trials" not in [built.id for group in groups for built in group]

@@ -1,0 +1,130 @@
+"""Charts that are drawn from something else than one study: samples, options, a day, rates."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from advisor.catalog import find_gpu
+from advisor.charts import Chart, ChartInput, chart, rates
+from advisor.charts.day import load
+from advisor.charts.gpu_cost import by_gpu
+from advisor.charts.svg import figure_svg
+from advisor.charts.telemetry import charts as telemetry_charts
+from advisor.estimates.models import known_model
+from advisor.estimates.options import per_gpu
+from advisor.estimates.service import EstimateRequest
+from gpuagent.wire import GpuSample, HostSample
+from tests.builders import (
+    TTFT_P95,
+    make_baseline_result,
+    make_current,
+    make_evidence,
+    make_requests,
+    make_trial,
+    make_variant,
+    make_workload,
+)
+
+
+def holds(built: Chart | None) -> Chart:
+    """A chart whose table, picture and title are all there and that plain SVG can draw."""
+    assert built is not None
+    assert any(character.isdigit() for character in built.title)
+    assert built.note
+    assert {len(row) for row in built.rows} == {len(built.columns)}
+    assert built.figure is not None
+    json.dumps(built.figure, allow_nan=False)
+    assert figure_svg(built.figure, built.label).startswith("<svg")
+    return built
+
+
+def samples(*, throttled: bool) -> list[HostSample]:
+    return [
+        HostSample(
+            at_s=100.0 + n,
+            cpu_frac=0.5,
+            gpus=(
+                GpuSample(
+                    index=0,
+                    power_w=300.0 + n,
+                    throttle_reasons=("sw_power_cap",) if throttled and 3 <= n < 6 else (),
+                ),
+            ),
+        )
+        for n in range(10)
+    ]
+
+
+def test_telemetry_marks_lowered_clocks() -> None:
+    power, cpu = telemetry_charts(samples(throttled=True))
+    assert (power.id, cpu.id) == ("gpu-power", "cpu-busy")
+    holds(power)
+    assert "lowered for 3.0 s" in power.title.replace("\u00a0", " ")
+    assert power.figure is not None
+    assert [(s["x0"], s["x1"]) for s in power.figure["layout"]["shapes"]] == [(3.0, 6.0)]
+    assert power.rows[4][2] == "sw_power_cap"
+
+
+def test_telemetry_without_lowered_clocks_or_samples() -> None:
+    power = telemetry_charts(samples(throttled=False))[0]
+    assert power.figure is not None
+    assert power.figure["layout"]["shapes"] == []
+    assert telemetry_charts([]) == ()
+    assert telemetry_charts([HostSample(at_s=1.0), HostSample(at_s=2.0)]) == ()
+
+
+def test_cost_by_gpu_claims_no_order_where_intervals_overlap() -> None:
+    gpus = [find_gpu(name) for name in ("H100 SXM", "L4", "A100 SXM4 80GB")]
+    request = EstimateRequest(known_model("Qwen/Qwen3-8B"), gpus[0])
+    built = holds(by_gpu(per_gpu(request, gpus), "L4"))
+    assert built.title.startswith("Predicted")
+    assert len(built.rows) == 3
+    assert by_gpu((), "L4") is None
+
+
+def test_a_day_follows_its_load() -> None:
+    built = holds(load([1.0, 4.0, 9.0, 2.0], 2.0, 0.2))
+    assert [row[2] for row in built.rows] == ["1", "3", "6", "2"]
+    assert built.title.startswith("1 to 6 replicas")
+    assert load([1.0], 2.0, 0.2) is None
+    assert load([1.0, 2.0], 0.0, 0.2) is None
+
+
+def at_rate(rate: float, ordinal: int, ttft_s: float):
+    requests = make_requests(200, ttft_s=ttft_s, rate_per_s=rate)
+    result = make_baseline_result().model_copy(update={"requests": requests, "arrivals": "poisson"})
+    workload = make_workload(request_rate_per_s=rate)
+    return make_trial(result, ordinal=ordinal, workload=workload)
+
+
+def test_latency_and_goodput_over_the_rate() -> None:
+    trials = [at_rate(2.0, 1, 0.1), at_rate(4.0, 2, 0.3)]
+    built = holds(rates.latency(trials, "ttft_s", TTFT_P95))
+    assert built.figure is not None
+    assert built.figure["layout"]["shapes"][0]["y0"] == pytest.approx(200)
+    good = holds(rates.goodput(trials, [TTFT_P95]))
+    assert "2.0" in good.title
+
+
+def test_one_rate_is_no_curve() -> None:
+    assert rates.latency([at_rate(2.0, 1, 0.1)], "ttft_s", TTFT_P95) is None
+    assert rates.goodput([at_rate(2.0, 1, 0.1), make_current()], [TTFT_P95]) is None
+    assert rates.goodput([at_rate(2.0, 1, 0.1), at_rate(4.0, 2, 0.3)], []) is None
+
+
+def test_coordinates_and_tradeoff_need_three_configurations() -> None:
+    two = make_evidence(make_current(), make_variant())
+    for chart_id in ("coordinates", "tradeoff"):
+        assert chart(chart_id, ChartInput(two, two.current, two.trials[1])).is_empty
+
+
+def test_the_front_holds_what_no_other_beats_in_both() -> None:
+    three = make_evidence(
+        make_current(),
+        make_variant("float16", ordinal=2, ttft_s=0.3, itl_s=0.02),
+        make_variant("float32", ordinal=3, ttft_s=0.05, itl_s=0.01),
+    )
+    built = chart("tradeoff", ChartInput(three, three.current, three.trials[2]))
+    assert [row[-1] for row in built.rows] == ["no", "no", "yes"]
