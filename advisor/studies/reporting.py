@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.conf import settings
 from django.utils import timezone
 
-from advisor.reports import ReportContext, ReportDocument, report_document
+from advisor.errors import InvalidInput
+from advisor.reports import (
+    EXPORTERS,
+    MEDIA_TYPES,
+    RECORDS,
+    ReportContext,
+    ReportDocument,
+    report_document,
+)
+from advisor.studies.evidence import build_evidence
 from advisor.studies.models import Study
 from advisor.studies.selectors import StudyView, study_view
 
@@ -26,3 +37,26 @@ def study_report(study: Study, view: StudyView | None = None) -> ReportDocument:
             url=f"{settings.PUBLIC_URL}/studies/{study.pk}/",
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """A study's report in one format, as it goes over the wire."""
+
+    content: bytes
+    media_type: str
+    filename: str
+
+
+def report_file(study: Study, fmt: str) -> ReportFile:
+    """Raises InvalidInput for an unknown format, `PdfUnavailable` where no PDF can be printed."""
+    if fmt in RECORDS:
+        records, evidence = RECORDS[fmt], build_evidence(study)
+        content, filename = records.render(evidence), records.filename(evidence)
+    elif fmt in EXPORTERS:
+        exporter, document = EXPORTERS[fmt], study_report(study)
+        content, filename = exporter.render(document), exporter.filename(document)
+    else:
+        text = f"Choose one of {', '.join(sorted(MEDIA_TYPES))}."
+        raise InvalidInput(f"format: {text}", {"format": [text]})
+    return ReportFile(content, MEDIA_TYPES[fmt], filename)

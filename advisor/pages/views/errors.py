@@ -1,4 +1,4 @@
-"""The four error pages. They say what happened and what to do, never a traceback."""
+"""The error pages. They say what happened and what to do, never a traceback."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
 @requires_csrf_token
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     return _page(request, 404)
+
+
+def unavailable(request: HttpRequest, reason: str) -> HttpResponse:
+    """What this server has no tool for; `reason` says how to get it."""
+    return _page(request, 503, reason)
 
 
 @requires_csrf_token

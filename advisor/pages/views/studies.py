@@ -18,10 +18,12 @@ from advisor.pages.present.live import live_marker, live_of
 from advisor.pages.present.studies import StudyRow, study_rows, study_status
 from advisor.pages.present.study_page import study_page
 from advisor.pages.present.what_if import what_if_page
-from advisor.reports import EXPORTERS
+from advisor.pages.views.errors import unavailable
+from advisor.reports import LABELS
 from advisor.reports.as_html import style_source
+from advisor.reports.browser import PdfUnavailable, find_browser
 from advisor.studies.evidence import build_evidence
-from advisor.studies.reporting import study_report
+from advisor.studies.reporting import report_file
 from advisor.studies.selectors import studies_of, study_get, trials_of
 from advisor.studies.services import study_cancel
 from advisor.studies.states import TERMINAL
@@ -81,6 +83,8 @@ def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
         "status": study_status(study),
         "live": None if study.is_terminal else live_of(study, trials),
         "what_if": WhatIfForm(study.spec),
+        "formats": LABELS,
+        "prints": find_browser() is not None,
     }
     return render(request, "pages/study.html", context)
 
@@ -119,11 +123,15 @@ def study_cancel_view(request: HttpRequest, study_id: UUID) -> HttpResponse:
 @csp_update({"style-src": style_source()})
 @reading
 def study_report_view(request: HttpRequest, study_id: UUID, suffix: str) -> HttpResponse:
-    exporter = EXPORTERS.get(suffix)
-    if exporter is None:
+    """`report.html` opens in the browser, as does the PDF; `?download` saves any format."""
+    if suffix not in LABELS:
         raise Http404
-    document = study_report(study_get(org=request.org, study_id=study_id))
-    response = HttpResponse(exporter.render(document), content_type=exporter.media_type)
+    study = study_get(org=request.org, study_id=study_id)
+    try:
+        file = report_file(study, suffix)
+    except PdfUnavailable as error:
+        return unavailable(request, error.message)
+    response = HttpResponse(file.content, content_type=file.media_type)
     disposition = "attachment" if "download" in request.GET else "inline"
-    response["Content-Disposition"] = f'{disposition}; filename="{exporter.filename(document)}"'
+    response["Content-Disposition"] = f'{disposition}; filename="{file.filename}"'
     return response
