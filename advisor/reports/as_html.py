@@ -272,4 +272,5 @@ def _lines(title: str, lines: tuple[str, ...]) -> Html | None:
 
 def _foot(document: ReportDocument) -> Html:
     url = document.context.url
-    return el("p", f"{cells.made_by(document)} ", el("a", url, href=url), class_="quiet")
+    link = el("a", url, href=url) if url else None
+    return el("p", f"{cells.made_by(document)} ", link, class_="quiet")

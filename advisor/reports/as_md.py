@@ -37,7 +37,7 @@ def to_md(document: ReportDocument) -> bytes:
         blocks += ["## Environment", _facts(document.environment)]
     blocks += _lines("Limits of validity", document.limits)
     blocks += _findings(document)
-    blocks.append(f"{text(cells.made_by(document))} <{context.url}>")
+    blocks.append(f"{text(cells.made_by(document))}" + (f" <{context.url}>" if context.url else ""))
     return ("\n\n".join(block for block in blocks if block) + "\n").encode()
 
 

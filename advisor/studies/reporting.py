@@ -21,8 +21,13 @@ from advisor.studies.models import Study
 from advisor.studies.selectors import StudyView, study_view
 
 
-def study_report(study: Study, view: StudyView | None = None) -> ReportDocument:
-    """The report as of now; `view` spares a second reading where the caller has it."""
+def study_report(
+    study: Study, view: StudyView | None = None, *, shared: bool = False
+) -> ReportDocument:
+    """The report as of now; `view` spares a second reading where the caller has it.
+
+    shared: for somebody without an account, so without the address of the dashboard.
+    """
     seen = view or study_view(study)
     return report_document(
         seen.evidence,
@@ -34,7 +39,7 @@ def study_report(study: Study, view: StudyView | None = None) -> ReportDocument:
             finished_at=study.finished_at,
             generated_at=timezone.now(),
             advisor_version=settings.VERSION,
-            url=f"{settings.PUBLIC_URL}/studies/{study.pk}/",
+            url="" if shared else f"{settings.PUBLIC_URL}/studies/{study.pk}/",
         ),
     )
 

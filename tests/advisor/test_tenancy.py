@@ -35,6 +35,7 @@ from advisor.accounts.models import Org, Role, User
 from advisor.fleet.models import Agent, RegistrationToken
 from advisor.rules import RULES
 from advisor.studies.models import Attempt, StoredArtifact, Study, Trial
+from advisor.studies.sharing import share_create
 from advisor.studies.states import TrialState
 from gpuagent.wire import WIRE_VERSION, HubModel
 from tests import builders, factories
@@ -94,6 +95,10 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/findings": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/gate": one(READ, "POST", own=True),
     "api/v1/studies/<uuid:study_id>/report": one(READ, own=True),
+    "api/v1/studies/<uuid:study_id>/shares": Route(
+        {"GET": READ, "POST": WRITE}, own=True, bodies={"POST": {"days": 7}}
+    ),
+    "api/v1/studies/<uuid:study_id>/shares/<uuid:share_id>": one(WRITE, "DELETE", own=True),
     "api/v1/studies/<uuid:study_id>/what-if": one(READ, "POST", own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
     "api/v1/traces": Route({"GET": READ, "POST": WRITE}, bodies={"POST": "upload"}),
@@ -167,6 +172,10 @@ ROUTES: dict[str, Route] = {
     "studies/<uuid:study_id>/what-if/": one(READ, own=True),
     "studies/<uuid:study_id>/cancel/": one(WRITE, "POST", own=True),
     "studies/<uuid:study_id>/report.<slug:suffix>": one(READ, own=True, args={"suffix": "html"}),
+    "studies/<uuid:study_id>/shares/": one(WRITE, "POST", own=True, bodies={"POST": {"days": "7"}}),
+    "studies/<uuid:study_id>/shares/<uuid:share_id>/revoke/": one(WRITE, "POST", own=True),
+    # Whoever holds a link's secret reads that report (test_shares.py); nobody else anything.
+    "r/<str:token>/": one(NOWHERE, args={"token": secrets.new_secret("tas").full}),
     "trials/<uuid:trial_id>/": one(READ, own=True),
     "traces/": one(READ),
     "traces/upload/": one(WRITE, "POST", bodies={"POST": "upload"}),
@@ -308,6 +317,7 @@ def world(db: None) -> World:
     trial, lease = _running(study, agent)
     trace = factories.create_trace(org, name=f"{MARK}.json", trial=trial)
     token, _ = factories.create_token(org, owner, name=f"token {MARK}")
+    share, _ = share_create(study=study, user=owner, days=7, actor=owner.email)
     registration = secrets.new_secret("tar")
     RegistrationToken.objects.create(
         org=org,
@@ -336,6 +346,7 @@ def world(db: None) -> World:
             "study_id": study.pk,
             "trial_id": trial.pk,
             "trace_id": trace.pk,
+            "share_id": share.pk,
             "slug": agent.slug,
             "token_id": token.pk,
             "epoch": 1,

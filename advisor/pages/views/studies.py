@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from csp.decorators import csp_update
@@ -23,9 +24,11 @@ from advisor.reports import LABELS
 from advisor.reports.as_html import style_source
 from advisor.reports.browser import PdfUnavailable, find_browser
 from advisor.studies.evidence import build_evidence
+from advisor.studies.models import Study
 from advisor.studies.reporting import report_file
 from advisor.studies.selectors import studies_of, study_get, trials_of
 from advisor.studies.services import study_cancel
+from advisor.studies.sharing import SHARE_DAYS
 from advisor.studies.states import TERMINAL
 
 MOST_ROWS = 300
@@ -75,9 +78,14 @@ def _filtered(rows: list[StudyRow], chosen: dict[str, str]) -> list[StudyRow]:
 @reading
 def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
     study = study_get(org=request.org, study_id=study_id)
+    return render(request, "pages/study.html", study_context(study))
+
+
+def study_context(study: Study) -> dict[str, Any]:
+    """What the template of a study's page needs."""
     trials = list(trials_of(study))
     study.total, study.done = len(trials), sum(t.is_terminal for t in trials)
-    context = {
+    return {
         "study": study,
         "page": study_page(study),
         "status": study_status(study),
@@ -85,8 +93,9 @@ def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
         "what_if": WhatIfForm(study.spec),
         "formats": LABELS,
         "prints": find_browser() is not None,
+        "shares": study.shares.select_related("created_by"),
+        "share_days": SHARE_DAYS,
     }
-    return render(request, "pages/study.html", context)
 
 
 @reading
