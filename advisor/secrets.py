@@ -1,4 +1,4 @@
-"""Secrets that are handed out once: API tokens, registration tokens, agent credentials.
+"""Secrets that are handed out once: API tokens, agents, shared reports.
 
 `<kind>_<8 characters>_<256 bit>`: kind and the eight characters are the visible prefix that finds
 the row; only the SHA-256 of the whole string is kept. A plain hash is enough, since nobody can
@@ -13,11 +13,12 @@ import re
 import secrets
 from typing import Literal, NamedTuple
 
-Kind = Literal["ta", "tar", "tag"]
-"""ta: API token of a person. tar: registration token of an agent. tag: credential of an agent."""
+Kind = Literal["ta", "tar", "tag", "tas"]
+"""ta: API token of a person. tar: registration token of an agent. tag: credential of an agent.
+tas: link to a shared report."""
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_FORM = re.compile(r"^((ta|tar|tag)_[a-z0-9]{8})_[A-Za-z0-9_-]{43}$")
+_FORM = re.compile(r"^((ta|tar|tag|tas)_[a-z0-9]{8})_[A-Za-z0-9_-]{43}$")
 
 
 class Secret(NamedTuple):

@@ -33,6 +33,7 @@ _ERRORS: dict[int, str] = {
     409: "The object's state does not allow this, or the first request with this key still runs.",
     413: "The body is too large.",
     422: "The Idempotency-Key was used for another request.",
+    503: "The server lacks a tool for this; `message` says which.",
 }
 
 

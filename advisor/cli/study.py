@@ -22,7 +22,7 @@ from advisor.cli.errors import CliError
 POLL_S = 1.0
 TERMINAL = ("finished", "cancelled")
 EXIT_BY_VERDICT = {"met": 0, "no_targets": 0, "missed": 1, "not_proven": 3, "no_verdict": 3}
-REPORT_FORMATS = ("html", "json")
+REPORT_FORMATS = ("html", "pdf", "md", "json", "csv", "requests")
 
 EXPORT_FORMATS = ("vllm", "sglang", "compose", "kubernetes", "json")
 
@@ -45,8 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     study_gate.add_arguments(gate)
     report = actions.add_parser("report", help="download the report")
     report.add_argument("id")
-    report.add_argument("--format", choices=REPORT_FORMATS, default="html")
-    report.add_argument("-o", "--output", type=Path, default=None)
+    report.add_argument(
+        "--format",
+        choices=REPORT_FORMATS,
+        default="html",
+        help="csv: a line for each trial; requests: CSV with a line for each request",
+    )
+    report.add_argument("-o", "--output", type=Path, default=None, help="else standard output")
     export = actions.add_parser("export", help="download a configuration to serve")
     export.add_argument("id")
     export.add_argument(

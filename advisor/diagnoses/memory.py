@@ -134,12 +134,20 @@ def _weights(
             answer="Loaded weights or a readable config are missing",
             run=BASELINE,
         )
-    loaded = result.model
+    loaded, stored = result.model, result.model.stored_weight_bytes
+    if stored is None:
+        return Step(
+            id="weights",
+            question=question,
+            verdict="cannot_tell",
+            answer="A server that somebody else runs does not tell the size of its weights",
+            run=BASELINE,
+        )
     own = shape.weight_bytes("auto" if shape.quant is not None else loaded.dtype)
     item = EvidenceItem(
-        text=f"{units.memory(loaded.stored_weight_bytes)} loaded in {loaded.dtype}; the config "
+        text=f"{units.memory(stored)} loaded in {loaded.dtype}; the config "
         f"makes {units.memory(own)} of it",
-        value=float(loaded.stored_weight_bytes),
+        value=float(stored),
         unit="B",
         n=1,
         trial_id=trial.trial_id,
@@ -156,15 +164,14 @@ def _weights(
             fix=f"Load them in {wider}, where the device computes in it as fast: the study's dtype "
             "rule says whether.",
         )
-    if loaded.stored_weight_bytes > own * (1 + WEIGHTS_TOLERANCE.value):
+    if stored > own * (1 + WEIGHTS_TOLERANCE.value):
         return Step(
             id="weights",
             question=question,
             verdict="fail",
             answer=item.text,
             evidence=(item,),
-            cause=f"Weights take {units.memory(loaded.stored_weight_bytes - own)} more than the "
-            "config says",
+            cause=f"Weights take {units.memory(stored - own)} more than the config says",
             fix="Look for a second copy, an untied head or parts that were not quantised.",
         )
     return Step(id="weights", question=question, verdict="pass", answer=item.text, evidence=(item,))

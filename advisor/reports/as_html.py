@@ -11,7 +11,7 @@ from advisor import units
 from advisor.charts import figure
 from advisor.charts.svg import figure_svg
 from advisor.knobs import knob_name, knob_text
-from advisor.reports import words
+from advisor.reports import cells, words
 from advisor.reports.document import (
     ChartPart,
     Fact,
@@ -19,14 +19,13 @@ from advisor.reports.document import (
     ReportDocument,
     TargetRow,
     TrialRow,
-    VerdictPart,
 )
 from advisor.reports.markup import Html, el, join, status, table
-from advisor.rules.rule import Finding, Verdict
-from advisor.targets import limit_text
-from gpuagent.wire import SlaTarget
+from advisor.rules.rule import Verdict
 
 _CSS = Path(__file__).resolve().parents[2] / "static" / "css"
+# Three charts with title and note fill a printed page.
+CHART_HEIGHT = 236
 _LAYERS = ("tokens", "reset", "base", "layout", "components", "tables", "report")
 
 
@@ -38,6 +37,10 @@ def to_html(document: ReportDocument) -> bytes:
             Html('<meta charset="utf-8">'),
             Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
             Html('<meta name="color-scheme" content="light dark">'),
+            # The file keeps its promise wherever it is opened: no script, nothing from elsewhere.
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'),
+            Html('<meta name="robots" content="noindex">'),
+            Html('<meta name="referrer" content="no-referrer">'),
             # Without an icon of its own a browser asks the server for one.
             Html('<link rel="icon" href="data:,">'),
             el("title", f"{document.name} · report of study {document.number}"),
@@ -61,6 +64,11 @@ def style_source() -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
+def policy() -> str:
+    """What the report may do: show its own style and its own pictures."""
+    return f"default-src 'none'; style-src {style_source()}; img-src data:; base-uri 'none'"
+
+
 # --- sections ----------------------------------------------------------------------------------
 
 
@@ -75,48 +83,37 @@ def _paper(document: ReportDocument) -> Html:
         _launch(document),
         _knobs(document),
         _charts(document),
-        _findings(document),
         _trials(document),
         _lines("How it was measured", document.method),
         el("h2", "Environment") if document.environment else None,
         _pairs(document.environment) if document.environment else None,
         _lines("Limits of validity", document.limits),
+        # Last, since it is long: what was looked at and needs no change.
+        _findings(document),
         _foot(document),
         class_="paper",
     )
 
 
 def _head(document: ReportDocument) -> Html:
-    context = document.context
-    day = f"{context.generated_at.day} {context.generated_at:%B %Y}"
     return el(
         "div",
         el("span", f"LLM Tuning Advisor · Study {document.number} · {document.name}"),
-        el("span", f"{context.organisation} · {day}"),
+        el("span", f"{document.context.organisation} · {cells.report_date(document)}"),
         class_="paper__head",
     )
 
 
 def _verdict(document: ReportDocument) -> Html:
-    verdict = document.verdict
-    kind, word = words.VERDICTS[verdict.status]
-    if document.state in ("running", "waiting"):
-        kind, word = "run", "Not finished"
-    if verdict.verification == "verified":
-        word = f"{word}, verified by A/B"
+    verdict, verification = document.verdict, cells.verification_text(document)
     return el(
         "header",
-        el("div", status(kind, word, chip=True), class_="verdict__top"),
+        el("div", status(*cells.verdict_word(document), chip=True), class_="verdict__top"),
         el("h1", verdict.sentence),
         el("p", verdict.lede, class_="verdict__lede") if verdict.lede else None,
-        _verification(verdict),
+        el("p", verification) if verification else None,
         class_="verdict",
     )
-
-
-def _verification(verdict: VerdictPart) -> Html | None:
-    sentence = verdict.verification_sentence
-    return el("p", sentence) if sentence and sentence not in verdict.lede else None
 
 
 def _facts(facts: tuple[Fact, ...], css: str) -> Html:
@@ -132,72 +129,43 @@ def _pairs(facts: tuple[Fact, ...]) -> Html:
 def _targets(document: ReportDocument) -> Html | None:
     if not document.targets:
         return None
-    same = document.verdict.best_trial in (None, _current_ordinal(document))
-    best = "Measured" if same else f"Trial {document.verdict.best_trial}"
     columns = [
         ("Target", False),
         ("Limit", True),
-        (best, True),
+        (cells.best_column(document), True),
         (figure.INTERVALS.removesuffix("s"), True),
         ("Headroom", True),
         ("Current", True),
         ("Verdict", False),
     ]
     rows = [_target_row(row) for row in document.targets]
-    return join(el("h2", "Targets"), table("Targets", columns, rows), _reasons(document.targets))
-
-
-def _current_ordinal(document: ReportDocument) -> int | None:
-    return next((t.ordinal for t in document.trials if t.role == "current"), None)
+    return join(el("h2", "Targets"), table("Targets", columns, rows), _reasons(document))
 
 
 def _target_row(row: TargetRow) -> list[str]:
-    best, current = row.best, row.current
-    sign = "≥" if row.higher_is_better else "≤"
-    kind, word = words.TARGETS[best.verdict if best else "not_measured"]
     return [
         row.name,
-        f"{sign} {_limit(row)}",
-        el("b", units.metric(row.metric, best.value if best else None)),
-        interval_text(row.metric, best),
-        units.percent(best.headroom_frac) if best else units.DASH,
-        _current_cell(row.metric, current),
-        status(kind, word),
+        cells.limit_cell(row),
+        el("b", cells.value_cell(row.metric, row.best)),
+        cells.interval_text(row.metric, row.best),
+        cells.headroom_cell(row.best),
+        _current_cell(row.metric, row.current),
+        status(*cells.target_word(row.best)),
     ]
 
 
-def _limit(row: TargetRow) -> str:
-    target = SlaTarget.model_validate(
-        {"metric": row.metric, "statistic": row.statistic, "limit": row.limit}
-    )
-    return limit_text(target)
-
-
 def _current_cell(metric: str, current: Measured | None) -> str:
-    text = units.metric(metric, current.value if current else None)
+    text = cells.value_cell(metric, current)
     if current is None or current.verdict != "missed":
         return text
     hidden = el("span", " missed", class_="visually-hidden")
     return el("span", status("bad", text), hidden, class_="over")
 
 
-def interval_text(metric: str, value: Measured | None) -> str:
-    """ "158 ms to 171 ms", "exact", or the dash where there is no interval."""
-    if value is None or value.value is None:
-        return units.DASH
-    if value.basis == "exact":
-        return "exact"
-    if value.low is None or value.high is None:
-        return units.DASH
-    return f"{units.metric(metric, value.low)} to {units.metric(metric, value.high)}"
-
-
-def _reasons(rows: tuple[TargetRow, ...]) -> Html | None:
-    """Every verdict's ground, with its n: a number without it proves nothing."""
+def _reasons(document: ReportDocument) -> Html | None:
     items = [
-        el("li", el("strong", f"{row.name}: "), f"{row.best.reason} (n = {row.best.n:,}).")
-        for row in rows
-        if row.best is not None and row.best.reason
+        el("li", el("strong", f"{name}: "), reason)
+        for name, reason in cells.target_reasons(document)
     ]
     return el("ul", *items, class_="plain") if items else None
 
@@ -206,24 +174,16 @@ def _what_to_change(document: ReportDocument) -> Html | None:
     failing = [f for f in document.findings if f.verdict is Verdict.FAIL]
     if not failing:
         return None
-    items = [el("li", el("strong", f"{_dot(f.title)} "), *_finding_text(f)) for f in failing]
+    items = [
+        el(
+            "li",
+            el("strong", f"{cells.dot(f.title)} "),
+            *(f"{text} " for text in cells.finding_sentences(f)),
+            el("code", f.change.text) if f.change is not None else None,
+        )
+        for f in failing
+    ]
     return join(el("h2", "What to change"), el("ol", *items, class_="steps"))
-
-
-def _dot(text: str) -> str:
-    return text if text.endswith((".", "?")) else f"{text}."
-
-
-def _finding_text(finding: Finding) -> list[str]:
-    parts: list[str] = [f"{_dot(item.text)} " for item in finding.evidence]
-    if finding.effect is not None:
-        effect = finding.effect
-        sign = "+" if effect.change_frac > 0 else ""
-        name = units.METRIC_NAMES.get(effect.metric, effect.metric)
-        parts.append(f"{name} {sign}{units.percent(effect.change_frac)}, {effect.basis}. ")
-    if finding.change is not None:
-        parts.append(el("code", finding.change.text))
-    return parts
 
 
 def _launch(document: ReportDocument) -> Html | None:
@@ -269,22 +229,28 @@ def _chart(chart: ChartPart) -> Html:
         "figure",
         el("figcaption", el("h3", chart.title, class_="chart__title"), class_="chart__head"),
         el("p", chart.note, class_="chart__note") if chart.note else None,
-        Html(figure_svg(chart.figure, chart.label, height=260)) if chart.figure else None,
+        Html(figure_svg(chart.figure, chart.label, height=CHART_HEIGHT)) if chart.figure else None,
         el("details", el("summary", "Show data"), data, class_="data"),
         class_="chart",
     )
 
 
 def _findings(document: ReportDocument) -> Html | None:
-    others = [f for f in document.findings if f.verdict is not Verdict.FAIL]
-    if not others:
+    others, silent = cells.other_findings(document), cells.not_applicable(document)
+    if not others and not silent:
         return None
     rows = [
         [status(*words.FINDINGS[f.verdict]), f.title, f.summary or f.missing or units.DASH]
         for f in others
     ]
     columns = [("Result", False), ("Finding", False), ("Why", False)]
-    return join(el("h2", "All other findings"), table("Findings", columns, rows))
+    items = [el("li", el("strong", f"{cells.dot(why)} "), titles) for why, titles in silent]
+    return join(
+        el("h2", "All other findings"),
+        table("Findings", columns, rows, wraps=True) if rows else None,
+        el("h3", "Rules that do not apply") if items else None,
+        el("ul", *items, class_="plain fine") if items else None,
+    )
 
 
 def _trials(document: ReportDocument) -> Html | None:
@@ -293,22 +259,20 @@ def _trials(document: ReportDocument) -> Html | None:
     names = [(row.name, True) for row in document.targets]
     columns = [("Trial", False), ("Settings", False), *names, ("Outcome", False)]
     rows = [_trial_cells(trial, document.targets) for trial in document.trials]
-    return join(el("h2", "Trials"), table("Trials", columns, rows))
+    return join(el("h2", "Trials"), table("Trials", columns, rows, wraps=True))
 
 
 def _trial_cells(trial: TrialRow, targets: tuple[TargetRow, ...]) -> list[str]:
-    values = [
-        units.metric(target.metric, measured.value)
-        for target, measured in zip(targets, trial.targets, strict=True)
-    ]
-    kind, word = words.TRIALS[trial.state]
-    if trial.validity == "invalid":
-        kind, word = "warn", "Measurement invalid"
     outcome = join(
-        status(kind, word),
+        status(*cells.trial_word(trial)),
         el("span", trial.failure, class_="sub") if trial.failure else None,
     )
-    return [f"{trial.ordinal} · {trial.title}", trial.settings_text, *values, outcome]
+    return [
+        cells.trial_name(trial),
+        trial.settings_text,
+        *cells.trial_values(trial, targets),
+        outcome,
+    ]
 
 
 def _lines(title: str, lines: tuple[str, ...]) -> Html | None:
@@ -319,11 +283,6 @@ def _lines(title: str, lines: tuple[str, ...]) -> Html | None:
 
 
 def _foot(document: ReportDocument) -> Html:
-    context = document.context
-    return el(
-        "p",
-        f"LLM Tuning Advisor {context.advisor_version}, report version"
-        f" {document.report_version}, made {context.generated_at:%Y-%m-%d %H:%M} UTC. ",
-        el("a", context.url, href=context.url),
-        class_="quiet",
-    )
+    url = document.context.url
+    link = el("a", url, href=url) if url else None
+    return el("p", f"{cells.made_by(document)} ", link, class_="quiet")

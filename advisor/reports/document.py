@@ -36,7 +36,7 @@ class _Value(BaseModel):
 
 
 class ReportContext(_Value):
-    """What is known about a study beside its evidence."""
+    """What is known about a study beside its evidence. url: empty in a shared report."""
 
     organisation: str
     created_at: datetime

@@ -34,9 +34,9 @@ def _text(child: str) -> str:
 
 
 def table(
-    caption: str, columns: list[tuple[str, bool]], rows: list[list[str]], tight: bool = True
+    caption: str, columns: list[tuple[str, bool]], rows: list[list[str]], wraps: bool = False
 ) -> Html:
-    """columns: (name, numeric). The first cell of a row is its header."""
+    """columns: (name, numeric). The first cell of a row is its header. wraps: it holds prose."""
     head = [
         el("th", name, scope="col", class_="num" if numeric else None) for name, numeric in columns
     ]
@@ -55,7 +55,7 @@ def table(
             el("caption", caption, class_="visually-hidden"),
             el("thead", el("tr", *head)),
             el("tbody", *body),
-            class_="table table--tight" if tight else "table",
+            class_="table table--tight table--prose" if wraps else "table table--tight",
         ),
         class_="table-wrap",
         # It may scroll on narrow screens, also by keyboard.

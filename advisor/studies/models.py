@@ -233,6 +233,29 @@ class FindingRow(models.Model):
         return f"{self.rule_id}: {self.verdict}"
 
 
+class StudyShare(models.Model):
+    """A link that shows the report without an account. Only a hash of its secret is kept."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="shares")
+    created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True)
+    prefix = models.CharField(max_length=16, unique=True)
+    secret_hash = models.CharField(max_length=64)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at", "id"]
+
+    def __str__(self) -> str:
+        return self.prefix
+
+    @property
+    def is_live(self) -> bool:
+        return self.revoked_at is None and self.expires_at > timezone.now()
+
+
 class SweepState(models.Model):
     """One row: when the sweeper last ran; tells a server outage from lost agents."""
 

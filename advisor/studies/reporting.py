@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.conf import settings
 from django.utils import timezone
 
-from advisor.reports import ReportContext, ReportDocument, report_document
+from advisor.errors import InvalidInput
+from advisor.reports import (
+    EXPORTERS,
+    MEDIA_TYPES,
+    RECORDS,
+    ReportContext,
+    ReportDocument,
+    report_document,
+)
+from advisor.studies.evidence import build_evidence
 from advisor.studies.models import Study
 from advisor.studies.selectors import StudyView, study_view
 
 
-def study_report(study: Study, view: StudyView | None = None) -> ReportDocument:
-    """The report as of now; `view` spares a second reading where the caller has it."""
+def study_report(
+    study: Study, view: StudyView | None = None, *, shared: bool = False
+) -> ReportDocument:
+    """The report as of now; `view` spares a second reading where the caller has it.
+
+    shared: for somebody without an account, so without the address of the dashboard.
+    """
     seen = view or study_view(study)
     return report_document(
         seen.evidence,
@@ -23,6 +39,29 @@ def study_report(study: Study, view: StudyView | None = None) -> ReportDocument:
             finished_at=study.finished_at,
             generated_at=timezone.now(),
             advisor_version=settings.VERSION,
-            url=f"{settings.PUBLIC_URL}/studies/{study.pk}/",
+            url="" if shared else f"{settings.PUBLIC_URL}/studies/{study.pk}/",
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """A study's report in one format, as it goes over the wire."""
+
+    content: bytes
+    media_type: str
+    filename: str
+
+
+def report_file(study: Study, fmt: str) -> ReportFile:
+    """Raises InvalidInput for an unknown format, `PdfUnavailable` where no PDF can be printed."""
+    if fmt in RECORDS:
+        records, evidence = RECORDS[fmt], build_evidence(study)
+        content, filename = records.render(evidence), records.filename(evidence)
+    elif fmt in EXPORTERS:
+        exporter, document = EXPORTERS[fmt], study_report(study)
+        content, filename = exporter.render(document), exporter.filename(document)
+    else:
+        text = f"Choose one of {', '.join(sorted(MEDIA_TYPES))}."
+        raise InvalidInput(f"format: {text}", {"format": [text]})
+    return ReportFile(content, MEDIA_TYPES[fmt], filename)

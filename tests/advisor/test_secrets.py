@@ -5,7 +5,7 @@ import pytest
 from advisor import secrets
 
 
-@pytest.mark.parametrize("kind", ["ta", "tar", "tag"])
+@pytest.mark.parametrize("kind", ["ta", "tar", "tag", "tas"])
 def test_a_secret_is_found_by_its_prefix_and_proved_by_its_hash(kind: secrets.Kind) -> None:
     made = secrets.new_secret(kind)
     assert secrets.split(made.full, kind) == made.prefix

@@ -35,6 +35,7 @@ from advisor.accounts.models import Org, Role, User
 from advisor.fleet.models import Agent, RegistrationToken
 from advisor.rules import RULES
 from advisor.studies.models import Attempt, StoredArtifact, Study, Trial
+from advisor.studies.sharing import share_create
 from advisor.studies.states import TrialState
 from gpuagent.wire import WIRE_VERSION, HubModel
 from tests import builders, factories
@@ -97,6 +98,10 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/report": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/diagnoses": one(READ, own=True),
     "api/v1/studies/<uuid:study_id>/export": one(READ, own=True),
+    "api/v1/studies/<uuid:study_id>/shares": Route(
+        {"GET": READ, "POST": WRITE}, own=True, bodies={"POST": {"days": 7}}
+    ),
+    "api/v1/studies/<uuid:study_id>/shares/<uuid:share_id>": one(WRITE, "DELETE", own=True),
     "api/v1/studies/<uuid:study_id>/what-if": one(READ, "POST", own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
     "api/v1/compare": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
@@ -177,6 +182,10 @@ ROUTES: dict[str, Route] = {
     "studies/<uuid:study_id>/diagnose/<slug:complaint>/": one(
         READ, own=True, args={"complaint": "memory"}
     ),
+    "studies/<uuid:study_id>/shares/": one(WRITE, "POST", own=True, bodies={"POST": {"days": "7"}}),
+    "studies/<uuid:study_id>/shares/<uuid:share_id>/revoke/": one(WRITE, "POST", own=True),
+    # Whoever holds a link's secret reads that report (test_shares.py); nobody else anything.
+    "r/<str:token>/": one(NOWHERE, args={"token": secrets.new_secret("tas").full}),
     "trials/<uuid:trial_id>/": one(READ, own=True),
     "compare/": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
     "traces/": one(READ),
@@ -329,6 +338,7 @@ def world(db: None) -> World:
     trial, lease = _running(study, agent)
     trace = factories.create_trace(org, name=f"{MARK}.json", trial=trial)
     token, _ = factories.create_token(org, owner, name=f"token {MARK}")
+    share, _ = share_create(study=study, user=owner, days=7, actor=owner.email)
     registration = secrets.new_secret("tar")
     RegistrationToken.objects.create(
         org=org,
@@ -358,6 +368,7 @@ def world(db: None) -> World:
             "trial_id": trial.pk,
             "measured_id": measured.pk,
             "trace_id": trace.pk,
+            "share_id": share.pk,
             "slug": agent.slug,
             "token_id": token.pk,
             "epoch": 1,

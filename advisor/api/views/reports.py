@@ -15,9 +15,8 @@ from rest_framework.views import APIView
 
 from advisor.accounts.auth import org_of
 from advisor.api.schema import operation
-from advisor.errors import InvalidInput
-from advisor.reports import EXPORTERS, ReportDocument
-from advisor.studies.reporting import study_report
+from advisor.reports import MEDIA_TYPES, ReportDocument
+from advisor.studies.reporting import report_file
 from advisor.studies.selectors import study_get
 
 
@@ -40,32 +39,30 @@ class StudyReport(APIView):
         "studies_report",
         tag="studies",
         summary="The report as a file",
-        description="json is the whole report as data; every other format is made from it.",
+        description="json is the whole report as data, and html, pdf and md print the same. csv"
+        " has a line for each trial, requests one for each request that was sent. pdf needs a"
+        " Chromium on the server and is answered with 503 (`pdf_unavailable`) where there is none.",
         response={
             (200, "application/json"): ReportDocument,
             **{
-                (200, exporter.media_type.partition(";")[0]): OpenApiTypes.BINARY
-                for name, exporter in EXPORTERS.items()
+                (200, media_type.partition(";")[0]): OpenApiTypes.BINARY
+                for name, media_type in MEDIA_TYPES.items()
                 if name != "json"
             },
         },
         parameters=(
-            OpenApiParameter("format", str, enum=sorted(EXPORTERS), description="json by default."),
+            OpenApiParameter(
+                "format", str, enum=sorted(MEDIA_TYPES), description="json by default."
+            ),
         ),
-        errors=(400, 404),
+        errors=(400, 404, 503),
     )
     def get(self, request: Request, study_id: UUID) -> HttpResponse:
         study = study_get(org=org_of(request), study_id=study_id)
-        exporter = EXPORTERS.get(request.query_params.get("format", "json"))
-        if exporter is None:
-            text = f"Choose one of {', '.join(sorted(EXPORTERS))}."
-            raise InvalidInput(f"format: {text}", {"format": [text]})
-        document = study_report(study)
+        file = report_file(study, request.query_params.get("format", "json"))
         # An attachment, so that no browser ever runs it on this origin.
         return HttpResponse(
-            exporter.render(document),
-            content_type=exporter.media_type,
-            headers={
-                "Content-Disposition": f'attachment; filename="{exporter.filename(document)}"'
-            },
+            file.content,
+            content_type=file.media_type,
+            headers={"Content-Disposition": f'attachment; filename="{file.filename}"'},
         )

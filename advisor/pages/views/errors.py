@@ -41,6 +41,11 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     return _page(request, 404)
 
 
+def unavailable(request: HttpRequest, reason: str) -> HttpResponse:
+    """What this server has no tool for; `reason` says how to get it."""
+    return _page(request, 503, reason)
+
+
 @requires_csrf_token
 def server_error(request: HttpRequest) -> HttpResponse:
     return HttpResponse(_alone("500.html"), status=500)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -21,14 +22,18 @@ from advisor.pages.present.live import live_marker, live_of
 from advisor.pages.present.studies import study_rows, study_status
 from advisor.pages.present.study_page import study_page
 from advisor.pages.present.what_if import what_if_page
-from advisor.reports import EXPORTERS
+from advisor.pages.views.errors import unavailable
+from advisor.reports import LABELS
 from advisor.reports.as_html import style_source
+from advisor.reports.browser import PdfUnavailable, find_browser
 from advisor.studies.evidence import build_evidence
 from advisor.studies.exporting import study_export
 from advisor.studies.listing import counts, listed, with_progress
-from advisor.studies.reporting import study_report
+from advisor.studies.models import Study
+from advisor.studies.reporting import report_file
 from advisor.studies.selectors import study_get, trials_of
 from advisor.studies.services import study_cancel
+from advisor.studies.sharing import SHARE_DAYS
 
 PAGE_ROWS = 50
 
@@ -63,17 +68,25 @@ def study_list(request: HttpRequest) -> HttpResponse:
 @reading
 def study_detail(request: HttpRequest, study_id: UUID) -> HttpResponse:
     study = study_get(org=request.org, study_id=study_id)
+    return render(request, "pages/study.html", study_context(study))
+
+
+def study_context(study: Study) -> dict[str, Any]:
+    """What the template of a study's page needs."""
     trials = list(trials_of(study))
     study.total, study.done = len(trials), sum(t.is_terminal for t in trials)
-    context = {
+    return {
         "study": study,
         "page": study_page(study),
         "status": study_status(study),
         "live": None if study.is_terminal else live_of(study, trials),
         "what_if": WhatIfForm(study.spec),
         "exports": {fmt: export.name for fmt, export in EXPORTS.items()},
+        "formats": LABELS,
+        "prints": find_browser() is not None,
+        "shares": study.shares.select_related("created_by"),
+        "share_days": SHARE_DAYS,
     }
-    return render(request, "pages/study.html", context)
 
 
 @reading
@@ -110,13 +123,17 @@ def study_cancel_view(request: HttpRequest, study_id: UUID) -> HttpResponse:
 @csp_update({"style-src": style_source()})
 @reading
 def study_report_view(request: HttpRequest, study_id: UUID, suffix: str) -> HttpResponse:
-    exporter = EXPORTERS.get(suffix)
-    if exporter is None:
+    """`report.html` opens in the browser, as does the PDF; `?download` saves any format."""
+    if suffix not in LABELS:
         raise Http404
-    document = study_report(study_get(org=request.org, study_id=study_id))
-    response = HttpResponse(exporter.render(document), content_type=exporter.media_type)
+    study = study_get(org=request.org, study_id=study_id)
+    try:
+        file = report_file(study, suffix)
+    except PdfUnavailable as error:
+        return unavailable(request, error.message)
+    response = HttpResponse(file.content, content_type=file.media_type)
     disposition = "attachment" if "download" in request.GET else "inline"
-    response["Content-Disposition"] = f'{disposition}; filename="{exporter.filename(document)}"'
+    response["Content-Disposition"] = f'{disposition}; filename="{file.filename}"'
     return response
 
 

@@ -41,6 +41,8 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/studies/{study_id}/findings",
         "/api/v1/studies/{study_id}/gate",
         "/api/v1/studies/{study_id}/report",
+        "/api/v1/studies/{study_id}/shares",
+        "/api/v1/studies/{study_id}/shares/{share_id}",
         "/api/v1/studies/{study_id}/trials",
         "/api/v1/studies/{study_id}/what-if",
         "/api/v1/tokens",

@@ -399,6 +399,36 @@ def test_the_report_comes_as_json_and_as_html(reader: Client, org: Org) -> None:
     assert b"<html" in page.content
 
 
+@pytest.mark.parametrize(
+    ("fmt", "kind", "start"),
+    [
+        ("md", "text/markdown", b"LLM Tuning Advisor"),
+        ("csv", "text/csv", b"study,study_name,trial,"),
+        ("requests", "text/csv", b"study,trial,trial_id,"),
+    ],
+)
+def test_the_report_comes_in_every_other_format(
+    reader: Client, org: Org, fmt: str, kind: str, start: bytes
+) -> None:
+    study = factories.create_finished_study(org)
+    response = reader.get(f"{STUDIES}/{study.pk}/report?format={fmt}")
+    assert response["Content-Type"].startswith(kind)
+    assert response.content.startswith(start)
+    suffix = "requests.csv" if fmt == "requests" else fmt
+    assert response["Content-Disposition"].endswith(f'.{suffix}"')
+
+
+def test_a_pdf_without_a_browser_is_503_with_the_fix(
+    reader: Client, org: Org, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADVISOR_CHROMIUM", "/nowhere/chromium")
+    study = factories.create_finished_study(org)
+    response = reader.get(f"{STUDIES}/{study.pk}/report?format=pdf")
+    assert response.status_code == 503
+    assert response.json()["code"] == "pdf_unavailable"
+    assert "ADVISOR_CHROMIUM" in response.json()["message"]
+
+
 def test_an_unknown_format_names_the_parameter(reader: Client, org: Org) -> None:
     study = factories.create_finished_study(org)
     response = reader.get(f"{STUDIES}/{study.pk}/report?format=docx")

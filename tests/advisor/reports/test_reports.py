@@ -94,6 +94,7 @@ def test_html_opens_offline_and_stays_small(full: ReportDocument) -> None:
     page = to_html(full).decode()
     assert "<script" not in page
     assert not re.search(r'(src|href)="(?!http://127\.0\.0\.1:8000/studies/1/"|data:,")', page)
+    assert "default-src 'none'" in page
     assert "url(" not in report_css()
     assert "@import" not in report_css()
     assert len(page) < 2_000_000
@@ -135,7 +136,7 @@ def test_markup_in_names_is_text_everywhere() -> None:
     assert EXPORTERS["html"].filename(document) == "study-7-script-alert-x-script.html"
 
 
-@pytest.mark.parametrize("fmt", EXPORTERS)
+@pytest.mark.parametrize("fmt", ["html", "md", "json"])
 def test_an_unfinished_study_has_a_report_that_says_so(fmt: str) -> None:
     document = report(make_evidence(make_trial(state="running"), finished=False), finished_at=None)
     raw = EXPORTERS[fmt].render(document).decode()
