@@ -26,6 +26,7 @@ from advisor.reports.browser import PdfUnavailable, find_browser
 from advisor.studies.evidence import build_evidence
 from advisor.studies.models import Study
 from advisor.studies.reporting import report_file
+from advisor.studies.sample import sample_id, sample_open
 from advisor.studies.selectors import studies_of, study_get, trials_of
 from advisor.studies.services import study_cancel
 from advisor.studies.sharing import SHARE_DAYS
@@ -41,7 +42,8 @@ def study_list(request: HttpRequest) -> HttpResponse:
         total=Count("trials"), done=Count("trials", filter=Q(trials__state__in=TERMINAL))
     )[:MOST_ROWS]
     rows = study_rows(studies)
-    if not rows:
+    # The sample is no study of theirs: it does not take the first steps away.
+    if all(row.study.pk == sample_id(request.org) for row in rows):
         agents = list(agents_of(request.org))
         return render(request, "pages/studies_empty.html", {"agents": agents})
     shown = _filtered(rows, request.GET.dict())
@@ -119,6 +121,13 @@ def study_what_if(request: HttpRequest, study_id: UUID) -> HttpResponse:
     context = {"study": study, "form": form, "page": what_if_page(found, before) if found else None}
     refused = form.asks and found is None
     return render(request, "pages/what_if.html", context, status=400 if refused else 200)
+
+
+@writing
+def study_sample(request: HttpRequest) -> HttpResponse:
+    """Open the sample study; made on the first call."""
+    study = sample_open(org=request.org, user=request.user, actor=actor_of(request))
+    return redirect("study", study_id=study.pk)
 
 
 @writing
