@@ -24,6 +24,7 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="studies"), name="home"),
     path("studies/", studies.study_list, name="studies"),
     path("studies/new/", study_new.study_new, name="study-new"),
+    path("studies/sample/", studies.study_sample, name="study-sample"),
     path("studies/new/plan/", study_new.study_preview_view, name="study-preview"),
     path("studies/<uuid:study_id>/", studies.study_detail, name="study"),
     path("studies/<uuid:study_id>/live/", studies.study_live, name="study-live"),

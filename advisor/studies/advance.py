@@ -49,7 +49,7 @@ def study_advance(study_id: object) -> None:
     cancelled = study.cancel_requested_at is not None
     with transaction.atomic():
         if busy or (study.state == StudyState.WAITING and not cancelled):
-            _evaluate(study)
+            study_evaluate(study)
         elif cancelled:
             _finish(study, StudyState.CANCELLED)
         elif not _add_next_trials(study):
@@ -57,7 +57,8 @@ def study_advance(study_id: object) -> None:
         Study.objects.filter(pk=study.pk, stale_since=seen).update(stale_since=None)
 
 
-def _evaluate(study: Study) -> None:
+def study_evaluate(study: Study) -> None:
+    """Store findings and verdict of what is known now."""
     evidence = build_evidence(study)
     findings = engine.evaluate(evidence)
     _store(study, findings, study_verdict(evidence, findings), planner.phase_of(evidence))
@@ -69,7 +70,7 @@ def _add_next_trials(study: Study) -> bool:
     planned = planner.next_trials(evidence, findings)
     if planned:
         dispatch.wake_after_commit(trials_add(study, planned))
-        _evaluate(study)
+        study_evaluate(study)
     return bool(planned)
 
 
@@ -77,7 +78,7 @@ def _finish(study: Study, state: StudyState) -> None:
     now = timezone.now()
     Study.objects.filter(pk=study.pk).update(state=state, finished_at=now)
     study.state, study.finished_at = state, now
-    _evaluate(study)
+    study_evaluate(study)
 
 
 def _store(study: Study, findings: list[Finding], verdict: StudyVerdict, phase: str) -> None:

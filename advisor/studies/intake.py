@@ -58,13 +58,11 @@ def check(*, org: Org, spec: StudySpec) -> Intake:
 
 def study_device(spec: StudySpec, agent: Agent | None) -> DeviceFacts | None:
     """What the study's trials run on: the agent's device, or the one that is simulated."""
-    if agent is None:
-        return None
-    if isinstance(spec.model, SimulatedModel):
+    if isinstance(spec.model, SimulatedModel) and spec.model.name in MACHINES:
         machine = MACHINES[spec.model.name]
         name = f"{machine.name} (simulated)"
-        return DeviceFacts(agent.slug, "gpu", name, 1, int(machine.memory_bytes))
-    return device_facts(agent)
+        return DeviceFacts(agent.slug if agent else "", "gpu", name, 1, int(machine.memory_bytes))
+    return device_facts(agent) if agent is not None else None
 
 
 def device_facts(agent: Agent) -> DeviceFacts:

@@ -61,8 +61,7 @@ def study_create(
     found = found or intake.check(org=org, spec=spec)
     plan = _plan(found)
     with transaction.atomic():
-        Org.objects.filter(pk=org.pk).update(next_study_number=F("next_study_number") + 1)
-        number = Org.objects.values_list("next_study_number", flat=True).get(pk=org.pk) - 1
+        number = study_number_take(org)
         study = Study(
             org=org,
             number=number,
@@ -85,6 +84,12 @@ def study_create(
         transaction.on_commit(lambda: advance.study_advance_safely(study.pk))
     study.refresh_from_db()
     return study
+
+
+def study_number_take(org: Org) -> int:
+    """The organisation's next number, taken; inside a transaction."""
+    Org.objects.filter(pk=org.pk).update(next_study_number=F("next_study_number") + 1)
+    return Org.objects.values_list("next_study_number", flat=True).get(pk=org.pk) - 1
 
 
 def _plan(found: intake.Intake) -> planner.Plan:

@@ -34,6 +34,7 @@ from advisor import secrets
 from advisor.accounts.models import Org, Role, User
 from advisor.fleet.models import Agent, RegistrationToken
 from advisor.rules import RULES
+from advisor.studies import sample
 from advisor.studies.models import Attempt, StoredArtifact, Study, Trial
 from advisor.studies.sharing import share_create
 from advisor.studies.states import TrialState
@@ -172,6 +173,7 @@ ROUTES: dict[str, Route] = {
     "": one(PUBLIC),
     "studies/": one(READ),
     "studies/new/": Route({"GET": WRITE, "POST": WRITE}, bodies={"POST": "study_form"}),
+    "studies/sample/": one(WRITE, "POST"),
     "studies/new/plan/": one(WRITE, "POST", bodies={"POST": "study_form"}),
     "studies/<uuid:study_id>/": one(READ, own=True),
     "studies/<uuid:study_id>/live/": one(READ, own=True),
@@ -314,7 +316,9 @@ MARK = "zqzq"
 
 
 @pytest.fixture
-def world(db: None) -> World:
+def world(db: None, monkeypatch: pytest.MonkeyPatch) -> World:
+    # Who may open the sample is asked here, not what it shows.
+    monkeypatch.setattr(sample, "_simulated", tuple)
     owner = _person(f"owner-{MARK}")
     org = factories.create_org(f"Org {MARK}", owner=owner)
     people = {"owner": owner}

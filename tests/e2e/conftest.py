@@ -35,8 +35,10 @@ __all__ = ["demo_model"]
 PASSWORD = "a long pass phrase 7"
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
+SCREENS = REPO_DIR / "build" / "screens"
+"""Full-page pictures of every page, to look at; a CI run keeps them."""
 CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-START_S = 120.0
+START_S = 240.0
 
 
 # --- browser -----------------------------------------------------------------------------------
@@ -103,6 +105,7 @@ def site(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "ADVISOR_AGENT_POLL_S": "2",
         "ADVISOR_SWEEP_EVERY_S": "2",
         "ADVISOR_HUB_CHECK": "0",
+        "ADVISOR_OPEN_SIGNUP": "1",
         "PYTHONUNBUFFERED": "1",
     }
     process = subprocess.Popen(
@@ -141,6 +144,12 @@ def _started(process: subprocess.Popen[str], printed: list[str]) -> Site:
     assert url, text
     assert link, text
     return Site(url[1], link[0], process, printed)
+
+
+def keep_picture(page: Page, name: str, look: str) -> None:
+    """build/screens/<name>-<look>.png; look: light, dark or 390."""
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENS / f"{name}-{look}.png", full_page=True)
 
 
 # --- signed in ---------------------------------------------------------------------------------

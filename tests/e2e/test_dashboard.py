@@ -135,19 +135,22 @@ def test_without_a_script_the_page_has_its_charts_and_its_data(
     context.close()
 
 
-def test_both_reports_are_downloaded_and_the_html_opens_without_a_network(
+def test_reports_are_downloaded_and_the_html_opens_without_a_network(
     page: Page, chromium: Browser, watch: Watch, finished_study: str, tmp_path: Path
 ) -> None:
     page.goto(finished_study)
     sentence = page.get_by_role("heading", level=1).inner_text()
     saved = {}
-    for kind in ("HTML", "JSON"):
+    page.locator("summary").filter(has_text="Download").click()
+    for kind in ("HTML", "JSON", "PDF"):
         with page.expect_download() as download:
             page.get_by_role("link", name=f"Download the report as {kind}").click()
         saved[kind] = tmp_path / download.value.suggested_filename
         download.value.save_as(saved[kind])
     document = json.loads(saved["JSON"].read_text())
     assert sentence in json.dumps(document, ensure_ascii=False)
+
+    assert saved["PDF"].read_bytes().startswith(b"%PDF-")
 
     offline = chromium.new_context(offline=True)
     asked: list[str] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.conftest import DESKTOP, PHONE, Site, Watch
+from tests.e2e.conftest import DESKTOP, PHONE, Site, Watch, keep_picture
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -18,31 +18,37 @@ expect = sync_api.expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500), pytest.mark.xdist_group("e2e")]
 
-PAGES = (
-    "/studies/",
-    "/studies/new/",
-    "STUDY",
-    "STUDYreport.html",
-    "STUDYdiagnose/memory/",
-    "STUDYdiagnose/throughput/",
-    "TRIAL?tab=timing",
-    "TRIAL?tab=memory",
-    "TRIAL?tab=kernels",
-    "TRIAL?tab=settings",
-    "TRIAL?tab=telemetry",
-    "TRIAL?tab=environment",
-    "TRIAL?tab=log",
-    "/imports/",
-    "/compare/",
-    "/model/",
-    "/agents/",
-    "/agents/local/",
-    "/rules/",
-    "RULE",
-    "/organisation/",
-    "/account/",
-    "/account/password/change/",
-)
+PAGES = {
+    "studies": "/studies/",
+    "study-new": "/studies/new/",
+    "study": "STUDY",
+    "report": "STUDYreport.html",
+    "what-if": "STUDYwhat-if/?t0-metric=ttft_s&t0-statistic=p50&t0-limit=40000",
+    "shared-report": "SHARE",
+    "shared-ended": "/r/nothing/",
+    "trial-timing": "TRIAL?tab=timing",
+    "diagnose-memory": "STUDYdiagnose/memory/",
+    "diagnose-throughput": "STUDYdiagnose/throughput/",
+    "trial-memory": "TRIAL?tab=memory",
+    "trial-kernels": "TRIAL?tab=kernels",
+    "trial-settings": "TRIAL?tab=settings",
+    "trial-telemetry": "TRIAL?tab=telemetry",
+    "trial-environment": "TRIAL?tab=environment",
+    "trial-log": "TRIAL?tab=log",
+    "model": "/model/",
+    "traces": "/traces/",
+    "imports": "/imports/",
+    "compare": "/compare/",
+    "agents": "/agents/",
+    "agent": "/agents/local/",
+    "rules": "/rules/",
+    "rule": "RULE",
+    "organisation": "/organisation/",
+    "account": "/account/",
+    "password": "/account/password/change/",
+    "not-found": "/nowhere/",
+}
+"""Name of the picture -> address; a word in capitals stands for what `addresses` finds."""
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 
 
@@ -61,6 +67,8 @@ def addresses(
         "TRIAL": str(trial.get_attribute("href")),
         "RULE": str(rule.get_attribute("href")),
     }
+    page.get_by_role("button", name="Create link").click()
+    found["SHARE"] = page.locator("#share-url").inner_text()
     context.close()
     return found
 
@@ -90,10 +98,12 @@ def test_every_page_is_accessible(
         base_url=site.url, storage_state=session_state, viewport=DESKTOP, color_scheme=scheme
     )
     found = {}
+    watch.expected.add(404)
     page = watch.follow(context.new_page())
-    for name in PAGES:
-        page.goto(address(name, addresses))
+    for name, where in PAGES.items():
+        page.goto(address(where, addresses))
         page.wait_for_load_state("networkidle")
+        keep_picture(page, name, scheme)
         if complaints := violations(page):
             found[name] = complaints
     context.close()
@@ -111,10 +121,14 @@ def test_no_page_scrolls_sideways_on_a_phone(
         base_url=site.url, storage_state=session_state, viewport=PHONE, has_touch=True
     )
     wide = {}
+    watch.expected.add(404)
     page = watch.follow(context.new_page())
-    for name in PAGES:
-        page.goto(address(name, addresses))
+    for name, where in PAGES.items():
+        page.set_viewport_size({**PHONE, "width": 390})
+        page.goto(address(where, addresses))
         page.wait_for_load_state("networkidle")
+        keep_picture(page, name, "390")
+        page.set_viewport_size(PHONE)
         over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         if over > 0:
             wide[name] = over

@@ -31,7 +31,8 @@ from advisor.studies.exporting import study_export
 from advisor.studies.listing import counts, listed, with_progress
 from advisor.studies.models import Study
 from advisor.studies.reporting import report_file
-from advisor.studies.selectors import study_get, trials_of
+from advisor.studies.sample import sample_id, sample_open
+from advisor.studies.selectors import studies_of, study_get, trials_of
 from advisor.studies.services import study_cancel
 from advisor.studies.sharing import SHARE_DAYS
 
@@ -43,7 +44,8 @@ def study_list(request: HttpRequest) -> HttpResponse:
     """By need for attention; status, preset, q and page are in the address."""
     silent = [agent for agent in agents_of(request.org) if not agent.is_reachable]
     groups, presets, total = counts(request.org, silent=silent)
-    if not total:
+    # The sample is no study of theirs: it does not take the first steps away.
+    if total <= 1 and not studies_of(request.org).exclude(pk=sample_id(request.org)).exists():
         agents = list(agents_of(request.org))
         return render(request, "pages/studies_empty.html", {"agents": agents})
     chosen = {name: request.GET.get(name, "") for name in ("status", "preset", "q")}
@@ -110,6 +112,13 @@ def study_what_if(request: HttpRequest, study_id: UUID) -> HttpResponse:
     context = {"study": study, "form": form, "page": what_if_page(found, before) if found else None}
     refused = form.asks and found is None
     return render(request, "pages/what_if.html", context, status=400 if refused else 200)
+
+
+@writing
+def study_sample(request: HttpRequest) -> HttpResponse:
+    """Open the sample study; made on the first call."""
+    study = sample_open(org=request.org, user=request.user, actor=actor_of(request))
+    return redirect("study", study_id=study.pk)
 
 
 @writing
