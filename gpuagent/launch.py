@@ -32,6 +32,13 @@ def _sglang_kv(value: Any) -> Options:
     return ["--kv-cache-dtype", "fp8_e4m3" if value == "fp8" else str(value)]
 
 
+_SGLANG_NO_GRAPHS = (
+    "--cuda-graph-backend-decode",
+    "disabled",
+    "--cuda-graph-backend-prefill",
+    "disabled",
+)
+
 KNOBS: dict[str, dict[str, Callable[[Any], Options]]] = {
     "vllm": {
         "dtype": _value("--dtype"),
@@ -53,7 +60,8 @@ KNOBS: dict[str, dict[str, Callable[[Any], Options]]] = {
         "chunked_prefill": lambda value: [] if value else ["--chunked-prefill-size", "-1"],
         "memory_share_frac": _value("--mem-fraction-static"),
         "kv_dtype": _sglang_kv,
-        "cuda_graphs": _switch(None, "--disable-decode-cuda-graph"),
+        # Prefill and decode have a backend each, and both are switched off.
+        "cuda_graphs": lambda value: [] if value else list(_SGLANG_NO_GRAPHS),
         "prefix_cache": _switch(None, "--disable-radix-cache"),
         "max_context": _value("--context-length"),
         "tensor_parallel": _value("--tp-size"),

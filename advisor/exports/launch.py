@@ -17,6 +17,7 @@ from advisor.exports.arguments import (
     arguments,
     start_words,
 )
+from gpuagent.launch import knob_options
 from gpuagent.wire import ConfigModel, EngineSettings, ModelRef, SimulatedModel
 
 SIMULATED = "Found on a simulator: measure it on your own device before you rely on it."
@@ -39,6 +40,10 @@ def launch_lines(
     for serving in SERVING_ENGINES:
         if engine == serving:
             return command_lines(serving, model, settings, current)
+    if engine == "openai":
+        return (LaunchLine("# Measured at an endpoint as it is: its settings are its owner's."),)
+    if engine == "transformers_serve":
+        return _transformers_serve_lines(model, settings, current)
     return code_lines(model, settings, current)
 
 
@@ -78,6 +83,18 @@ def code_lines(
     lines.append(LaunchLine(")"))
     generate = f"output = model.generate(**inputs, use_cache={settings.kv_cache})"
     return (*lines, LaunchLine(generate, "kv_cache" in differs))
+
+
+def _transformers_serve_lines(
+    model: ModelRef, settings: EngineSettings, current: EngineSettings
+) -> tuple[LaunchLine, ...]:
+    differs = current.differences(settings)
+    lines = [LaunchLine(shlex.join(["transformers", "serve", model.label]))]
+    lines += [
+        LaunchLine(f"    {shlex.join(words)}", knob in differs)
+        for knob, words in knob_options("transformers_serve", settings).items()
+    ]
+    return (*(LaunchLine(f"{x.text} \\", x.changed) for x in lines[:-1]), lines[-1])
 
 
 def _import(model: ModelRef) -> str:

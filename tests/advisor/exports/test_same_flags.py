@@ -1,0 +1,48 @@
+"""What the agent starts a server with is what the product prints, flag by flag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.exports.arguments import SERVING_ENGINES, ServingEngine, arguments
+from gpuagent.launch import knob_options, serve_command
+from gpuagent.wire import EngineSettings
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "dtype": ("bfloat16", "float16", "float32"),
+    "max_running": (1, 256),
+    "max_batched_tokens": (64, 8192),
+    "chunked_prefill": (True, False),
+    "memory_share_frac": (0.9,),
+    "kv_dtype": ("fp8",),
+    "cuda_graphs": (True, False),
+    "prefix_cache": (True, False),
+    "max_context": (1024,),
+    "tensor_parallel": (2,),
+}
+
+
+@pytest.mark.parametrize("engine", SERVING_ENGINES)
+@pytest.mark.parametrize("knob", VALUES)
+def test_agent_and_exports_use_the_same_flags(engine: ServingEngine, knob: str) -> None:
+    for value in VALUES[knob]:
+        settings = EngineSettings.model_validate({knob: value})
+        printed = [w for argument in arguments(engine, settings)[0] for w in argument.words]
+        started = [w for words in knob_options(engine, settings).values() for w in words]
+        assert started == printed, value
+
+
+def test_all_knobs_of_a_server_are_covered() -> None:
+    assert set(VALUES) == set(EngineSettings.model_fields) - {"kv_cache", "attention", "threads"}
+
+
+def test_chunking_off_wins_over_the_size_of_a_chunk_in_sglang() -> None:
+    settings = EngineSettings(chunked_prefill=False, max_batched_tokens=512)
+    assert serve_command("sglang", "m", settings)[-2:] == ["--chunked-prefill-size", "-1"]
+
+
+def test_an_endpoint_is_not_started_by_a_command() -> None:
+    with pytest.raises(ValueError, match="not started by a command"):
+        serve_command("openai", "m", EngineSettings())
