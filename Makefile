@@ -16,7 +16,7 @@ PRODUCTION := ADVISOR_PUBLIC_URL=https://advisor.example.com \
   DATABASE_URL=postgres://advisor:secret@db/advisor CACHE_URL=rediscache://cache:6379/1 \
   REDIS_URL=redis://broker:6379/0 EMAIL_URL=smtp+tls://user:secret@mail.example.com:587
 
-.PHONY: help setup run demo test test-services test-e2e check bench bench-search format clean
+.PHONY: help setup run demo test test-services test-engines test-e2e check bench bench-search format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ test: $(STAMP) ## the test suite (hermetic, under 5 minutes on 2 cores)
 
 test-services: $(STAMP) ## the dispatch, API and tenancy tests on PostgreSQL and Redis
 	PYTHON=$(BIN)/python scripts/test_services.sh
+
+test-engines: $(STAMP) ## a real vLLM on this CPU (installed on first use)
+	PYTHON=$(BIN)/python BASE=$(PYTHON) scripts/test_engines.sh
 
 test-e2e: $(E2E_STAMP) ## the dashboard in headless Chromium
 	PYTHON=$(BIN)/python scripts/test_e2e.sh

@@ -205,14 +205,10 @@ def _launch(document: ReportDocument) -> Html | None:
 
 
 def _knobs(document: ReportDocument) -> Html | None:
-    """What changes, by each engine's name for it; the whole table is in the JSON."""
-    rows = [
-        [line.name, f"{line.today} → {line.advised}", line.vllm, line.sglang, line.reason]
-        for line in document.knobs
-        if line.changed
-    ]
-    columns = [(name, False) for name in ("Setting", "Change", "vLLM", "SGLang", "Why")]
-    return join(el("h2", "Settings by name"), table("Settings", columns, rows)) if rows else None
+    rows = cells.knob_rows(document)
+    if not rows:
+        return None
+    return join(el("h2", "Settings by name"), table("Settings", cells.KNOB_COLUMNS, rows))
 
 
 def _charts(document: ReportDocument) -> Html | None:

@@ -29,6 +29,7 @@ def to_md(document: ReportDocument) -> bytes:
         *_targets(document),
         *_what_to_change(document),
         *_launch(document),
+        *_knobs(document),
         *_charts(document),
         *_trials(document),
         *_lines("How it was measured", document.method),
@@ -132,6 +133,11 @@ def _launch(document: ReportDocument) -> list[str]:
     fence = "`" * max(3, _longest_run(body) + 1)
     title = "## Recommended settings" if document.changes else "## Settings"
     return [title, _list(changes), f"{fence}\n{body}\n{fence}"]
+
+
+def _knobs(document: ReportDocument) -> list[str]:
+    rows = cells.knob_rows(document)
+    return ["## Settings by name", _table(cells.KNOB_COLUMNS, rows)] if rows else []
 
 
 def _charts(document: ReportDocument) -> list[str]:

@@ -142,3 +142,15 @@ def made_by(document: ReportDocument) -> str:
         f"LLM Tuning Advisor {context.advisor_version}, report version"
         f" {document.report_version}, made {context.generated_at:%Y-%m-%d %H:%M} UTC."
     )
+
+
+KNOB_COLUMNS = [(name, False) for name in ("Setting", "Change", "vLLM", "SGLang", "Why")]
+
+
+def knob_rows(document: ReportDocument) -> list[list[str]]:
+    """What changes, by each engine's name for it; the whole table is in the JSON."""
+    return [
+        [line.name, f"{line.today} → {line.advised}", line.vllm, line.sglang, line.reason]
+        for line in document.knobs
+        if line.changed
+    ]

