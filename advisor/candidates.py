@@ -2,7 +2,8 @@
 
 Order: most targets met, fewest missed, then the smallest worst distance to a limit; without targets
 the shortest answers. A configuration replaces the current one only when it wins by more than the
-noise between two trials, keeps its quality, and no A/B trial said otherwise.
+noise between two trials, keeps its quality, and no A/B trial said otherwise. Where the study asks
+for the highest rate, that rate decides, whatever the targets say about the workload's own.
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ from advisor.targets import TargetStatus, target_statuses
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE, UNVERIFIED_NOISE
 from advisor.verification import verification_of
 from gpuagent.wire import EngineSettings
+from gpuagent.wire.trial import ServeResult
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A baseline trial with its standing. excluded: why it may not be recommended, or None."""
+    """A baseline trial with its standing. excluded: why it may not be recommended, or None.
+
+    boundary_per_s: highest rate within the targets, where the study asks for it and it was found.
+    """
 
     trial: TrialEvidence
     statuses: tuple[TargetStatus, ...]
     worst_distance: float
     excluded: str | None
+    boundary_per_s: float | None = None
 
     @property
     def met(self) -> int:
@@ -83,7 +89,13 @@ def _candidate(
         statuses=target_statuses(trial, evidence.spec),
         worst_distance=max(known, default=math.inf),
         excluded=_excluded(evidence, current, trial),
+        boundary_per_s=_boundary(evidence, trial),
     )
+
+
+def _boundary(evidence: StudyEvidence, trial: TrialEvidence) -> float | None:
+    served = trial.measured(ServeResult) if evidence.spec.boundary else None
+    return served.boundary.rate_per_s if served is not None and served.boundary else None
 
 
 def _excluded(
@@ -101,6 +113,8 @@ def _excluded(
 
 
 def _beats(other: Candidate, best: Candidate) -> bool:
+    if other.boundary_per_s is not None and best.boundary_per_s is not None:
+        return other.boundary_per_s > best.boundary_per_s * (1 + UNVERIFIED_NOISE.value)
     if (other.met, -other.missed) != (best.met, -best.missed):
         return (other.met, -other.missed) > (best.met, -best.missed)
     noise = UNVERIFIED_NOISE.value

@@ -46,5 +46,7 @@ REDIS_PID=$!
 export DATABASE_URL="postgres://advisor@127.0.0.1:$PG_PORT/postgres"
 export REDIS_URL="redis://127.0.0.1:$REDIS_PORT/0"
 "$PYTHON" -m pytest -m "not gpu and not engines and not e2e" \
-  tests/services tests/contract tests/advisor/studies tests/advisor/api tests/advisor/test_tenancy.py \
-  tests/gpuagent/engines/test_real_model.py::test_a_gguf_folder_loads_as_it_is "$@"
+  tests/services tests/contract tests/advisor/studies tests/advisor/api tests/advisor/test_tenancy.py "$@"
+# What takes long and needs no service, from all other folders.
+"$PYTHON" -m pytest -m "services and not gpu and not engines and not e2e" tests/gpuagent tests/advisor/pages \
+  tests/advisor/reports tests/stack "$@"

@@ -60,9 +60,12 @@ def next_trial(evidence: StudyEvidence) -> NextTrial | None:
     plain = defaults_of(spec, device)
     current = knobs_of(spec.current, plain)
     space = space_of(spec, device)
-    found: Proposal | None = propose(
-        space, history, current=current, default=knobs_of(EngineSettings(), plain)
-    )
+    # What this device does not have stays as it is in the reference of the defaults, too.
+    default = {
+        knob: value if value in space.values[knob] else space.values[knob][0]
+        for knob, value in knobs_of(EngineSettings(), plain).items()
+    }
+    found: Proposal | None = propose(space, history, current=current, default=default)
     if found is None:
         return None
     return NextTrial(_settings(spec.current, found.knobs, plain), _in_words(found.reason))

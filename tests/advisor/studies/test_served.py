@@ -1,0 +1,164 @@
+"""Studies of real servers: what is planned, in which order, and what stays as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.studies.planner import next_trials, plan
+from advisor.studies.searching import defaults_of, space_of
+from gpuagent.wire import EngineSettings, StudySpec
+from gpuagent.wire.measure import Quantity
+from gpuagent.wire.serving import EngineFacts, RateBoundary, ServeConfig, ServedEngine
+from gpuagent.wire.trial import ServerCounters, ServeResult, VerifyConfig
+from tests.builders import (
+    make_baseline_result,
+    make_device,
+    make_evidence,
+    make_failure,
+    make_study_spec,
+    make_trial,
+    make_workload,
+)
+
+CPU, GPU = make_device(), make_device("gpu")
+BAD = EngineSettings(max_running=1, max_batched_tokens=64, cuda_graphs=False)
+
+
+def spec(**overrides: Any) -> StudySpec:
+    wanted = {"engine": "vllm", "current": BAD, "budget_s": 1500.0, **overrides}
+    return make_study_spec(**wanted)
+
+
+def served(mean_s: float = 0.05, rate: float | None = None, **counters: Any) -> ServeResult:
+    plain = make_baseline_result(arrivals="closed_loop").model_dump()
+    shown = {
+        "steps": 900, "preemptions": 0, "running_peak": 1, "kv_peak_frac": 0.1, "full_frac": 0.9,
+        "starved_frac": 0.0, "eager_frac": None, "mixed_frac": None, "shares_of": "samples",
+        "samples": 30,
+    } | counters  # fmt: skip
+    boundary = None
+    if rate is not None:
+        boundary = RateBoundary(
+            rate_per_s=rate, low=rate, high=rate, proven_per_s=None, needed_requests=None,
+            confidence=0.95, reason="bracketed", point_s=15, points=(),
+        )  # fmt: skip
+    return ServeResult.model_validate(
+        plain
+        | {
+            "experiment": "serve",
+            "cells": (),
+            "server": ServerCounters.model_validate(shown),
+            "served": ServedEngine(
+                engine="vllm", version="0.32.0", ready_s=Quantity(value=50.0), facts=EngineFacts()
+            ),
+            "boundary": boundary,
+        }
+    )
+
+
+def current(**more: Any) -> TrialEvidence:
+    return make_trial(served(**more), ordinal=1, role="current", settings=BAD)
+
+
+def evidence(*trials: TrialEvidence, **overrides: Any) -> StudyEvidence:
+    return make_evidence(*trials, spec=spec(**overrides), finished=False)
+
+
+def test_the_current_settings_are_served_first_and_streams_follow_from_the_scenario() -> None:
+    found = plan(spec(), shape=None, device=CPU)
+    assert [t.role for t in found.trials] == ["current"]
+    assert found.trials[0].config == ServeConfig(streams=4, point_s=15.0)
+    assert "4 requests are kept in flight" in found.notes[0]
+    rated = plan(spec(workload=make_workload(request_rate_per_s=2.0)), shape=None, device=CPU)
+    assert rated.notes == ()
+
+
+def test_a_boundary_takes_the_latency_targets_alone() -> None:
+    config = plan(spec(boundary=True), shape=None, device=GPU).trials[0].config
+    assert isinstance(config, ServeConfig)
+    assert config.boundary_points > 0
+    assert config.targets
+    assert all(target.percentile is not None for target in config.targets)
+
+
+def test_the_search_goes_on_with_what_the_counters_show() -> None:
+    found = next_trials(evidence(current()), ())
+    assert [t.role for t in found] == ["variant"]
+    changed = BAD.differences(found[0].settings)
+    assert set(changed) <= {"max_running", "max_batched_tokens", "chunked_prefill"}
+    assert isinstance(found[0].config, ServeConfig)
+
+
+def test_on_a_cpu_nothing_of_a_gpu_is_tried() -> None:
+    on_cpu, on_gpu = space_of(spec(), CPU), space_of(spec(), GPU)
+    for knob in ("memory_share_frac", "kv_dtype", "cuda_graphs"):
+        assert len(on_cpu.values[knob]) == 1
+        assert len(on_gpu.values[knob]) > 1
+    assert defaults_of(spec(), CPU)["max_running"] == 128
+
+
+def test_a_refused_setting_teaches_and_the_search_goes_on() -> None:
+    refused = make_trial(
+        None, ordinal=2, role="variant", state="failed", failure=make_failure("config_error"),
+        settings=BAD.model_copy(update={"max_running": 256}),
+    )  # fmt: skip
+    found = next_trials(evidence(current(), refused), ())
+    assert found
+    assert found[0].settings != refused.settings
+
+
+def test_the_budget_ends_the_search() -> None:
+    assert next_trials(evidence(current(), budget_s=60.0), ()) == ()
+
+
+def test_an_endpoint_is_measured_and_no_more() -> None:
+    asked = spec(engine="openai", endpoint="prod", current=EngineSettings())
+    found = plan(asked, shape=None, device=CPU)
+    assert len(found.trials) == 1
+    done = make_trial(served(), ordinal=1, role="current", settings=EngineSettings())
+    assert next_trials(make_evidence(done, spec=asked, finished=False), ()) == ()
+
+
+def test_the_best_of_a_boundary_is_the_highest_rate_and_is_verified() -> None:
+    better = BAD.model_copy(update={"max_running": 16, "max_batched_tokens": 2048})
+    trials = [current(rate=1.0)]
+    trials += [
+        make_trial(
+            served(rate=4.0, full_frac=0.0, running_peak=4),
+            ordinal=2 + at,
+            role="variant",
+            settings=better.model_copy(update={"max_batched_tokens": 2048 + at}),
+        )
+        for at in range(14)
+    ]
+    found = next_trials(evidence(*trials, boundary=True, budget_s=5000.0), ())
+    assert [t.role for t in found] == ["verification"]
+    config = found[0].config
+    assert isinstance(config, VerifyConfig)
+    assert config.streams == 4
+    assert config.candidate.max_running == 16
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"current": EngineSettings(kv_cache=False)}, "has no setting kv_cache"),
+        ({"goal": "diagnose"}, "nothing inside to diagnose"),
+        ({"endpoint": "x"}, "go together"),
+        ({"engine": "openai"}, "go together"),
+        ({"engine": "transformers", "current": EngineSettings(), "boundary": True}, "a server"),
+        ({"boundary": True, "targets": ()}, "needs a latency target"),
+        ({"model": {"kind": "config", "name": "m", "config": {}}}, "not a bare config"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_the_reason(wrong: dict[str, Any], words: str) -> None:
+    payload = spec().model_dump(mode="json") | {
+        key: value.model_dump() if isinstance(value, EngineSettings) else value
+        for key, value in wrong.items()
+    }
+    with pytest.raises(ValidationError, match=words):
+        StudySpec.model_validate(payload)
