@@ -42,6 +42,7 @@ _CHARTS = {
     "attention": ("attention-time",),
     "quantisation": ("format-tradeoff",),
     "batching": ("batch-scaling",),
+    "serve": ("ttft-spread", "itl-spread"),
     "verify": ("ttft-spread", "itl-spread"),
 }
 

@@ -1,0 +1,65 @@
+"""Pages, report and API of a study on a real server: every number has a place, nothing breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from django.test import Client
+
+from advisor.accounts.models import Org
+from gpuagent.wire.serving import CountCheck
+from tests.advisor.studies.test_served import BAD, served, spec
+from tests.builders import make_trial
+from tests.factories import create_agent, create_study, create_trial
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_served_study_is_shown_everywhere(browser: Client, org: Org) -> None:
+    agent = create_agent(org)
+    study = create_study(org, agent=agent, spec=spec(agent=agent.slug, boundary=True))
+    result = served(rate=2.5)
+    counts = (
+        CountCheck(what="requests", client=30, server=30),
+        CountCheck(what="output_tokens", client=90, reason="no counter"),
+    )
+    result = result.model_copy(
+        update={
+            "memory_kind": "server_rss",
+            "served": result.served.model_copy(update={"counts": counts}),
+        }
+    )
+    evidence = make_trial(result, ordinal=1, role="current", settings=BAD)
+    evidence = replace(evidence, spec=evidence.spec.model_copy(update={"engine": "vllm"}))
+    trial = create_trial(study, evidence)
+    page = browser.get(f"/trials/{trial.pk}/?tab=timing").content.decode()
+    for words in (
+        "vllm 0.32.0, ready",
+        "30 by the client, 30 by the server",
+        "no counter",
+        "2.50 req/s",
+        "resident memory of all processes of the server",
+    ):
+        assert words in page
+    for tab in ("memory", "kernels", "settings", "telemetry", "environment", "log"):
+        assert browser.get(f"/trials/{trial.pk}/?tab={tab}").status_code == 200
+    assert browser.get(f"/studies/{study.pk}/").status_code == 200
+    report = browser.get(f"/studies/{study.pk}/report.html")
+    assert report.status_code == 200
+    assert browser.get(f"/studies/{study.pk}/report.json").status_code == 200
+    for complaint in ("memory", "throughput"):
+        assert browser.get(f"/studies/{study.pk}/diagnose/{complaint}/").status_code == 200
+
+
+def test_the_form_offers_the_servers_that_an_agent_has(browser: Client, org: Org) -> None:
+    assert "vLLM server" not in browser.get("/studies/new/").content.decode()
+    agent = create_agent(org)
+    hello = agent.hello.model_copy(
+        update={"engines": ("transformers", "vllm", "openai"), "endpoints": ("prod",)}
+    )
+    agent.hello_json = hello.model_dump(mode="json")
+    agent.save()
+    page = browser.get("/studies/new/").content.decode()
+    assert "vLLM server" in page
+    assert f"prod ({agent.slug})" in page
