@@ -148,7 +148,7 @@ def test_a_killed_agent_leaves_no_engine(models: Path, tmp_path: Path, phase: st
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("wrong", "words"),
     [
         ({"max_context": 65_536}, "65536"),
         ({"max_running": 128, "max_batched_tokens": 64}, "max_num_batched_tokens"),
@@ -156,9 +156,9 @@ def test_a_killed_agent_leaves_no_engine(models: Path, tmp_path: Path, phase: st
     ],
 )
 def test_a_refused_setting_is_a_config_error_in_the_engines_words(
-    models: Path, tmp_path: Path, settings: dict[str, Any], words: str
+    models: Path, tmp_path: Path, wrong: dict[str, Any], words: str
 ) -> None:
-    outcome = finished(started(spec(**settings), models, tmp_path / "refused"))
+    outcome = finished(started(spec(**wrong), models, tmp_path / "refused"))
     assert outcome.failure is not None
     assert outcome.failure.reason is FailureReason.CONFIG_ERROR
     assert words in outcome.failure.message
