@@ -111,7 +111,7 @@ def test_settings_and_trials_are_on_the_page(page: Page, finished_study: str) ->
     page.goto(finished_study)
     expect(page.get_by_role("heading", name="Recommended settings")).to_be_visible()
     expect(page.locator("#launch .new")).to_contain_text(re.compile("cache"))
-    expect(page.locator(".command__note")).to_contain_text(re.compile(r"KV cache: off → on"))
+    expect(page.locator(".command__note").first).to_contain_text(re.compile(r"KV cache: off → on"))
     trials = page.get_by_role("region", name="Trials").get_by_role("row")
     assert trials.count() >= 3
     trials.nth(1).get_by_role("link").click()
