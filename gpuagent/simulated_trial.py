@@ -14,6 +14,7 @@ from gpuagent import environment
 from gpuagent.engines.base import Tick
 from gpuagent.errors import AgentError
 from gpuagent.experiments.base import Clock, Emit
+from gpuagent.experiments.pairing import seed_of, sides_of
 from gpuagent.experiments.requests import PlannedRequest, PromptSource, plan_requests
 from gpuagent.simulator import (
     MACHINES,
@@ -49,8 +50,6 @@ from gpuagent.wire.trial import (
 
 NOT_REAL = "Simulated: no number of this trial was measured on a device"
 _REASON = "the engine is simulated"
-# Prompts of the verification are not those that the candidate was chosen on.
-_SEED_STEP = 7919
 CACHE_TOO_SMALL = "cache_too_small"
 """`detail` of an out-of-memory failure whose cause is too little room for the cache."""
 
@@ -218,10 +217,10 @@ def _verify(
     sides = {"a": spec.settings, "b": config.candidate}
     runs: list[AbRun] = []
     for pair in range(config.pairs):
-        for side in ("a", "b") if pair % 2 == 0 else ("b", "a"):
+        for side in sides_of(pair):
             # Both sides of a pair get the same requests; the simulated machine differs per run.
-            seed = spec.seed + _SEED_STEP * (pair + 1)
-            records, _ = _requests(machine, sides[side], workload, seed % 2**31, tick)
+            seed = seed_of(pair, spec.seed)
+            records, _ = _requests(machine, sides[side], workload, seed, tick)
             order = len(runs)
             runs.append(AbRun.model_validate({"side": side, "order": order, "requests": records}))
             emit("measure", f"Run {order + 1}", done_frac=len(runs) / (2 * config.pairs))

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from gpuagent.engines.server_metrics import ServerMetrics as ServerMetrics
 from gpuagent.errors import AgentError
 from gpuagent.models import ResolvedModel
+from gpuagent.server_metrics import ServerMetrics as ServerMetrics
 from gpuagent.wire import EngineSettings
 from gpuagent.wire.serving import EngineFacts
 from gpuagent.wire.trial import LoadedModel
@@ -145,7 +145,6 @@ class ServerReport:
     ready_s: float | None
     first_request_s: float
     max_context: int | None
-    weights_reason: str | None = None
     threads: int | None = None
 
 

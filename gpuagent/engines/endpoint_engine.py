@@ -9,9 +9,10 @@ import httpx
 
 from gpuagent.endpoints import read_endpoints
 from gpuagent.engines.base import ServerMemoryKind, ServerReport, Tick
-from gpuagent.engines.server_metrics import ServerMetrics, read_metrics
+from gpuagent.engines.scrape import scrape
 from gpuagent.errors import AgentError
 from gpuagent.models import ResolvedModel
+from gpuagent.server_metrics import ServerMetrics
 from gpuagent.wire import EngineSettings, FailureReason
 from gpuagent.wire.loaded import LoadedModel
 from gpuagent.wire.serving import EngineFacts
@@ -84,11 +85,7 @@ class EndpointEngine:
         return None
 
     def metrics(self) -> ServerMetrics | None:
-        try:
-            answer = self._http.get(f"{self.url}/metrics", timeout=2.0)
-        except httpx.HTTPError:
-            return None
-        return read_metrics(answer.text) if answer.status_code == 200 else None
+        return scrape(self._http, self.url)
 
     def memory_bytes(self) -> int | None:
         return None

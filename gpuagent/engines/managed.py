@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -16,19 +17,20 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
 from gpuagent.engines.base import ServerMemoryKind, ServerReport, Tick
+from gpuagent.engines.scrape import scrape
 from gpuagent.engines.server_failures import PORT_IN_USE, running_failure, startup_failure
-from gpuagent.engines.server_metrics import ServerMetrics, read_metrics
 from gpuagent.engines.server_process import ServerProcess, server_environment
 from gpuagent.errors import AgentError
 from gpuagent.launch import knob_options
 from gpuagent.models import ResolvedModel
 from gpuagent.pythons import package_version, python_of
-from gpuagent.telemetry.host import tree
+from gpuagent.server_metrics import ServerMetrics
+from gpuagent.telemetry.host import tree_rss_bytes
 from gpuagent.telemetry.nvml import open_reader
 from gpuagent.wire import EngineSettings, FailureReason
 from gpuagent.wire.loaded import LoadedModel
@@ -46,10 +48,15 @@ class ManagedServer:
     """See `gpuagent.engines.base.ServingEngine`. A subclass gives the command and reads the log."""
 
     name: Engine
-    package: str
+    package: ClassVar[str]
     """Python package whose version is the engine's."""
-    python_variable: str
+    python_variable: ClassVar[str]
     """Environment variable with the Python that has the package, where it is not the agent's."""
+    module: ClassVar[tuple[str, ...]]
+    """What `python -m` runs, up to where the model's folder follows."""
+    always: ClassVar[tuple[str, ...]]
+    """Options beside those of the settings."""
+    seed_option: ClassVar[str]
     token_prompts = True
     ignores_eos = True
 
@@ -71,7 +78,15 @@ class ManagedServer:
 
     def command(self, model: Path, settings: EngineSettings, *, port: int, seed: int) -> list[str]:
         """The whole command, the program first."""
-        raise NotImplementedError
+        return [
+            self._python or "python",
+            "-m",
+            *self.module,
+            str(model),
+            *("--host", HOST, "--port", str(port), self.seed_option, str(seed)),
+            *self.always,
+            *(part for group in knob_options(self.name, settings).values() for part in group),
+        ]
 
     def environment(self, settings: EngineSettings) -> dict[str, str]:
         """Variables beside those of every server."""
@@ -223,24 +238,14 @@ class ManagedServer:
         return running_failure(self.name, code, self._process.log_tail())
 
     def metrics(self) -> ServerMetrics | None:
-        try:
-            answer = self._http.get(f"{self.url}/metrics", timeout=2.0)
-        except httpx.HTTPError:
-            return None
-        return read_metrics(answer.text) if answer.status_code == 200 else None
+        return scrape(self._http, self.url)
 
     def memory_bytes(self) -> int | None:
         if self._on_gpu:
             used = [sample.memory_used_bytes for sample in self._reader.sample(frozenset())]
             known = [value for value in used if value is not None]
             return sum(known) if known else None
-        total = 0
-        for process in tree(self._process.pid) if self._process else ():
-            try:
-                total += process.memory_info().rss
-            except Exception:  # noqa: BLE001, S112  it ended between listing and reading
-                continue
-        return total or None
+        return tree_rss_bytes(self._process.pid) if self._process is not None else None
 
     def negative_log_likelihood(self, tokens: Sequence[int]) -> float | None:
         return None
@@ -266,8 +271,21 @@ class ManagedServer:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def options(self, settings: EngineSettings) -> list[str]:
-        return [part for group in knob_options(self.name, settings).values() for part in group]
+
+def logged_number(pattern: re.Pattern[str], log: str) -> int | None:
+    """The first number that the log has there, without its thousands separators."""
+    found = pattern.search(log)
+    return int(found.group(1).replace(",", "")) if found else None
+
+
+def kv_cache_tokens(
+    pattern: re.Pattern[str], log: str, metrics: ServerMetrics | None
+) -> int | None:
+    """Of the log, else of the metrics: not every version says it in both."""
+    logged = logged_number(pattern, log)
+    if logged is None and metrics is not None and metrics.kv_cache_tokens is not None:
+        return int(metrics.kv_cache_tokens)
+    return logged
 
 
 def free_port() -> int:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from gpuagent.engines.managed import HOST, SERVED_NAME, ManagedServer
-from gpuagent.engines.server_metrics import ServerMetrics
-from gpuagent.wire import EngineSettings
+from gpuagent.engines.managed import SERVED_NAME, ManagedServer, kv_cache_tokens, logged_number
+from gpuagent.server_metrics import ServerMetrics
 from gpuagent.wire.serving import EngineFacts
 
 _TOKENS = re.compile(r"max_total_num_tokens=(\d+)")
@@ -22,37 +20,14 @@ class SglangEngine(ManagedServer):
     name = "sglang"
     package = "sglang"
     python_variable = "GPUAGENT_SGLANG_PYTHON"
-
-    def command(self, model: Path, settings: EngineSettings, *, port: int, seed: int) -> list[str]:
-        return [
-            self._python or "python",
-            "-m",
-            "sglang.launch_server",
-            "--model-path",
-            str(model),
-            "--served-model-name",
-            SERVED_NAME,
-            "--host",
-            HOST,
-            "--port",
-            str(port),
-            "--random-seed",
-            str(seed),
-            "--enable-metrics",
-            *self.options(settings),
-        ]
+    module = ("sglang.launch_server", "--model-path")
+    always = ("--served-model-name", SERVED_NAME, "--enable-metrics")
+    seed_option = "--random-seed"
 
     def facts(self, log: str, metrics: ServerMetrics | None) -> EngineFacts:
-        def number(pattern: re.Pattern[str]) -> int | None:
-            found = pattern.search(log)
-            return int(found.group(1)) if found else None
-
-        tokens = number(_TOKENS)
-        if tokens is None and metrics is not None and metrics.kv_cache_tokens is not None:
-            tokens = int(metrics.kv_cache_tokens)
         return EngineFacts(
-            kv_cache_tokens=tokens,
-            max_running=number(_RUNNING),
-            max_batched_tokens=number(_CHUNK),
-            max_context=number(_CONTEXT),
+            kv_cache_tokens=kv_cache_tokens(_TOKENS, log, metrics),
+            max_running=logged_number(_RUNNING, log),
+            max_batched_tokens=logged_number(_CHUNK, log),
+            max_context=logged_number(_CONTEXT, log),
         )

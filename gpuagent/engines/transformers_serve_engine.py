@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gpuagent.engines.base import ServerReport, Tick
-from gpuagent.engines.managed import HOST, ManagedServer
+from gpuagent.engines.managed import ManagedServer
 from gpuagent.models import ResolvedModel
 from gpuagent.wire import EngineSettings
 
@@ -16,6 +14,9 @@ class TransformersServeEngine(ManagedServer):
     name = "transformers_serve"
     package = "transformers"
     python_variable = "GPUAGENT_TRANSFORMERS_PYTHON"
+    module = ("transformers.cli.transformers", "serve")
+    always = ("--continuous-batching",)
+    seed_option = "--default-seed"
     # It takes text only, and knows no option to go on after the end of text.
     token_prompts = False
     ignores_eos = False
@@ -26,20 +27,3 @@ class TransformersServeEngine(ManagedServer):
         # It calls the model by what it was given.
         self.served_name = str(self._model_folder(model))
         return super().start(model, settings, seed=seed, tick=tick)
-
-    def command(self, model: Path, settings: EngineSettings, *, port: int, seed: int) -> list[str]:
-        return [
-            self._python or "python",
-            "-m",
-            "transformers.cli.transformers",
-            "serve",
-            str(model),
-            "--host",
-            HOST,
-            "--port",
-            str(port),
-            "--default-seed",
-            str(seed),
-            "--continuous-batching",
-            *self.options(settings),
-        ]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import httpx
 
-from gpuagent.engines.managed import HOST, SERVED_NAME, ManagedServer
-from gpuagent.engines.server_metrics import ServerMetrics
+from gpuagent.engines.managed import SERVED_NAME, ManagedServer, kv_cache_tokens, logged_number
 from gpuagent.errors import AgentError
+from gpuagent.server_metrics import ServerMetrics
 from gpuagent.wire import EngineSettings, FailureReason
 from gpuagent.wire.serving import EngineFacts
 
@@ -30,24 +29,9 @@ class VllmEngine(ManagedServer):
     name = "vllm"
     package = "vllm"
     python_variable = "GPUAGENT_VLLM_PYTHON"
-
-    def command(self, model: Path, settings: EngineSettings, *, port: int, seed: int) -> list[str]:
-        return [
-            self._python or "python",
-            "-m",
-            "vllm.entrypoints.openai.api_server",
-            "--model",
-            str(model),
-            "--served-model-name",
-            SERVED_NAME,
-            "--host",
-            HOST,
-            "--port",
-            str(port),
-            "--seed",
-            str(seed),
-            *self.options(settings),
-        ]
+    module = ("vllm.entrypoints.openai.api_server", "--model")
+    always = ("--served-model-name", SERVED_NAME)
+    seed_option = "--seed"
 
     def environment(self, settings: EngineSettings) -> dict[str, str]:
         if self._on_gpu:
@@ -56,18 +40,15 @@ class VllmEngine(ManagedServer):
         return {"VLLM_CPU_KVCACHE_SPACE": given}
 
     def facts(self, log: str, metrics: ServerMetrics | None) -> EngineFacts:
-        tokens = _number(_KV_TOKENS, log)
-        if tokens is None and metrics is not None and metrics.kv_cache_tokens is not None:
-            tokens = int(metrics.kv_cache_tokens)
         block = metrics.kv_block_tokens if metrics is not None else None
         graphs = _GRAPHS.search(log)
         backend = _BACKEND.search(log)
         sizes = [int(part) for part in graphs.group(1).split(",") if part.strip()] if graphs else []
         return EngineFacts(
-            kv_cache_tokens=tokens,
+            kv_cache_tokens=kv_cache_tokens(_KV_TOKENS, log, metrics),
             kv_block_tokens=int(block) if block else None,
-            max_context=_number(_CONTEXT, log),
-            max_batched_tokens=_number(_BATCHED, log),
+            max_context=logged_number(_CONTEXT, log),
+            max_batched_tokens=logged_number(_BATCHED, log),
             attention=backend.group(1) if backend else None,
             graph_sizes=tuple(sorted(sizes)[:200]),
         )
@@ -95,8 +76,3 @@ class VllmEngine(ManagedServer):
             raise AgentError(
                 FailureReason.ENGINE_ERROR, f"vllm did not score the text: {error!r}"[:500]
             ) from error
-
-
-def _number(pattern: re.Pattern[str], log: str) -> int | None:
-    found = pattern.search(log)
-    return int(found.group(1).replace(",", "")) if found else None

@@ -19,7 +19,7 @@ def server_perplexity(
         return None, "the trial did not ask for it"
     stream = server.engine.encode(passage.text)
     if stream is None:
-        return None, server.report.weights_reason or "the model's tokenizer is not at hand"
+        return None, "the model's tokenizer is not at hand"
     window = min(WINDOW_TOKENS, (server.report.max_context or WINDOW_TOKENS + 1) - 1)
     pieces = [stream[at : at + window] for at in range(0, min(tokens, len(stream)), window)]
     total, predicted = 0.0, 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpuagent.errors import AgentError
 from gpuagent.experiments import verify_served
 from gpuagent.experiments.base import LoadedEngine, RunContext, median
+from gpuagent.experiments.pairing import MIN_PAIRS, note_cut, note_repeats, seed_of, sides_of
 from gpuagent.experiments.progress import Progress
 from gpuagent.experiments.quality import measure_perplexity
 from gpuagent.experiments.requests import PlannedRequest, PromptSource, plan_requests
@@ -16,13 +17,9 @@ from gpuagent.experiments.serving import serve
 from gpuagent.experiments.warmup import warm_up
 from gpuagent.text import Passage
 from gpuagent.wire import EngineSettings, FailureReason
-from gpuagent.wire.measure import RequestRecord
 from gpuagent.wire.settings import SERVERS
 from gpuagent.wire.trial import AbRun, Perplexity, VerifyConfig, VerifyResult
 
-MIN_PAIRS = 5
-# Prompts of the verification are not those that the candidate was chosen on.
-_SEED_STEP = 7919
 _FINISH_S = 5.0
 
 
@@ -103,7 +100,7 @@ def _plan(
     return plan_requests(
         context.spec.workload,
         count=config.requests_per_run,
-        seed=context.spec.seed + _SEED_STEP * (pair + 1),
+        seed=seed_of(pair, context.spec.seed),
         source=source,
         max_context=max_context,
     )
@@ -123,13 +120,11 @@ def _measure_pairs(
     longest_s = 0.0
     for pair in range(config.pairs):
         if pair >= MIN_PAIRS and longest_s > context.remaining_s() - _FINISH_S:
-            context.facts.notes.append(
-                f"{pair} of {config.pairs} pairs fitted the time limit of the trial"
-            )
-            context.facts.planned_requests = len(runs) * config.requests_per_run
+            sent = len(runs) * config.requests_per_run
+            note_cut(context.facts, pairs=pair, planned_pairs=config.pairs, planned_requests=sent)
             break
         pair_began = context.clock.now()
-        for side in ("a", "b") if pair % 2 == 0 else ("b", "a"):
+        for side in sides_of(pair):
             loaded, settings = sides[side]
             planned = _plan(context, config, source, loaded.report.max_context, pair=pair)
             records, _ = serve(
@@ -144,25 +139,14 @@ def _measure_pairs(
             )
             progress.advance(len(runs), total, f"Run {len(runs)} of {total}")
         longest_s = max(longest_s, context.clock.now() - pair_began)
-    _note_repeats(context, runs)
+    note_repeats(context.facts, runs, _typical_s)
     return tuple(runs)
 
 
-def _note_repeats(context: RunContext, runs: list[AbRun]) -> None:
-    """Per run: its typical gap between tokens over its own side's median. 1 is typical."""
-    typical = {
-        side: median([_typical_s(run.requests) for run in runs if run.side == side])
-        for side in ("a", "b")
-    }
-    context.facts.repeat_ratios.extend(
-        _typical_s(run.requests) / typical[run.side] for run in runs if typical[run.side] > 0
-    )
-
-
-def _typical_s(requests: tuple[RequestRecord, ...]) -> float:
+def _typical_s(run: AbRun) -> float:
     """Median gap between output tokens, or median time of a request with a single one."""
-    gaps = [b - a for r in requests for a, b in zip(r.token_s, r.token_s[1:], strict=False)]
-    return median(gaps or [r.token_s[-1] - r.sent_s for r in requests])
+    gaps = [b - a for r in run.requests for a, b in zip(r.token_s, r.token_s[1:], strict=False)]
+    return median(gaps or [r.token_s[-1] - r.sent_s for r in run.requests])
 
 
 def _quality(

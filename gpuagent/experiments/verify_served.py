@@ -8,6 +8,7 @@ A BB AA BB A, which needs the fewest starts and still lets a drift fall on both 
 from __future__ import annotations
 
 from gpuagent.experiments.base import RunContext, median
+from gpuagent.experiments.pairing import MIN_PAIRS, note_cut, note_repeats, seed_of, sides_of
 from gpuagent.experiments.progress import Progress
 from gpuagent.experiments.serve import (
     client_checks,
@@ -23,8 +24,6 @@ from gpuagent.wire.loaded import LoadedModel, Perplexity
 from gpuagent.wire.serving import ServedEngine
 from gpuagent.wire.trial import AbRun, VerifyConfig, VerifyResult
 
-_SEED_STEP = 7919
-MIN_PAIRS = 5
 _FINISH_S = 10.0
 # What an engine takes of a GPU where nothing is said.
 _DEFAULT_SHARE_FRAC = 0.92
@@ -80,13 +79,11 @@ def run(context: RunContext, config: VerifyConfig) -> VerifyResult:
     longest_s, measuring = 0.0, False
     for pair in range(config.pairs):
         if pair >= MIN_PAIRS and longest_s > context.remaining_s() - _FINISH_S:
-            context.facts.notes.append(
-                f"{pair} of {config.pairs} pairs fitted the time limit of the trial"
-            )
-            context.facts.planned_requests = len(runs) * config.requests_per_run
+            sent = len(runs) * config.requests_per_run
+            note_cut(context.facts, pairs=pair, planned_pairs=config.pairs, planned_requests=sent)
             break
         began = context.clock.now()
-        for side in ("a", "b") if pair % 2 == 0 else ("b", "a"):
+        for side in sides_of(pair):
             server, traffic = sides.get(side)
             if side not in scored:
                 models[side] = server.report.model
@@ -96,7 +93,7 @@ def run(context: RunContext, config: VerifyConfig) -> VerifyResult:
             if not measuring:
                 context.begin_measuring()
                 measuring = True
-            seed = (context.spec.seed + _SEED_STEP * (pair + 1)) % 2**31
+            seed = seed_of(pair, context.spec.seed)
             planned = traffic.plan(count=config.requests_per_run, seed=seed)
             rate = context.spec.workload.request_rate_per_s
             streams = None if rate is not None else config.streams
@@ -115,7 +112,7 @@ def run(context: RunContext, config: VerifyConfig) -> VerifyResult:
                 ]
             progress.advance(len(runs), total, f"Run {len(runs)} of {total}")
         longest_s = max(longest_s, context.clock.now() - began)
-    _note_repeats(context, runs)
+    note_repeats(context.facts, runs, _typical_s)
     reasons = [reason for _, reason in scored.values() if reason is not None]
     return VerifyResult(
         model_a=models["a"],
@@ -143,15 +140,6 @@ def _fit_together(context: RunContext, settings: dict[str, EngineSettings]) -> b
         return True
     shares = [s.memory_share_frac or _DEFAULT_SHARE_FRAC for s in settings.values()]
     return sum(shares) <= _BOTH_FRAC
-
-
-def _note_repeats(context: RunContext, runs: list[AbRun]) -> None:
-    """Per run: its typical end-to-end time over its own side's median. 1 is typical."""
-    times = {id(run_): _typical_s(run_) for run_ in runs}
-    for side in ("a", "b"):
-        own = [times[id(run_)] for run_ in runs if run_.side == side]
-        if own and median(own) > 0:
-            context.facts.repeat_ratios.extend(value / median(own) for value in own)
 
 
 def _typical_s(run_: AbRun) -> float:

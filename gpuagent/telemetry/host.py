@@ -114,6 +114,16 @@ def _below(pid: int) -> list[int] | None:
     return found
 
 
+def tree_rss_bytes(pid: int) -> int | None:
+    """Resident memory of the process and everything below it; None where nothing is left."""
+    total = 0
+    for process in tree(pid):
+        # It may end between the listing and the reading.
+        with contextlib.suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total or None
+
+
 def cpu_seconds() -> tuple[float, float]:
     """(busy, total) processor seconds of the host since boot, over all cores."""
     times = psutil.cpu_times()

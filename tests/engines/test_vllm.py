@@ -191,7 +191,7 @@ def test_an_unknown_flag_is_named(models: Path, monkeypatch: pytest.MonkeyPatch)
     from gpuagent.wire import LocalModel
 
     engine = VllmEngine()
-    monkeypatch.setattr(engine, "options", lambda settings: ["--swap-space", "4"])
+    monkeypatch.setattr(VllmEngine, "always", (*VllmEngine.always, "--swap-space", "4"))
     model = resolve(LocalModel(name=NAME), [models])
     try:
         with pytest.raises(AgentError, match="unrecognized arguments: --swap-space") as refused:

@@ -36,3 +36,21 @@ def test_the_parents_modules_import_neither_torch_nor_transformers(blocked: str)
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_agent_needs_nothing_of_the_server_or_of_locust() -> None:
+    """`pip install '.[agent]'` brings none of these, and every trial imports the runner."""
+    others = ("django", "rest_framework", "plotly", "prometheus_client", "locust", "gevent")
+    script = (
+        "import sys\n"
+        + "".join(f"sys.modules[{name!r}] = None\n" for name in others)
+        + "import gpuagent.runner\n"
+        "from gpuagent.experiments import EXPERIMENTS, get_experiment\n"
+        "from gpuagent.engines import SERVERS, create_server\n"
+        "for name in EXPERIMENTS: get_experiment(name)\n"
+        "for name in SERVERS: create_server(name).close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr

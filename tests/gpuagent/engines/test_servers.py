@@ -12,12 +12,13 @@ import pytest
 from gpuagent.endpoints import read_endpoints
 from gpuagent.engines import create_server
 from gpuagent.engines.server_failures import PORT_IN_USE, running_failure, startup_failure
-from gpuagent.engines.server_metrics import read_metrics
 from gpuagent.engines.server_process import ServerProcess, group_alive, server_environment
 from gpuagent.errors import AgentError, CancelledByServer, ConfigError
 from gpuagent.experiments.base import SystemClock
+from gpuagent.load.mock import MockSettings
 from gpuagent.models import ResolvedModel
 from gpuagent.runner import run_trial
+from gpuagent.server_metrics import read_metrics
 from gpuagent.wire import EngineSettings, FailureReason, TrialSpec
 from gpuagent.wire.trial import ServeResult, TrialResult, VerifyResult
 from tests.gpuagent.load.mocks import running
@@ -246,8 +247,8 @@ def test_a_setting_of_an_endpoint_is_refused_and_a_dead_one_named(
 
 
 def test_a_cancel_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUAGENT_ENDPOINTS", "")
-    with running() as (url, _):
+    # Each answer takes a moment, so that the load outlasts the first look at the cancel.
+    with running(MockSettings(ttft_s=0.05)) as (url, _):
         monkeypatch.setenv("GPUAGENT_ENDPOINTS", f"mock={url}#mock")
         asked = iter([False] * 3)
         with pytest.raises(CancelledByServer):
