@@ -38,13 +38,13 @@ KNOB_NAMES: dict[str, str] = {
 }
 
 ENGINE_NAMES: dict[str, str] = {
-    "transformers": "transformers, in the agent's process",
-    "vllm": "vLLM server",
-    "sglang": "SGLang server",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "transformers": "transformers",
     "transformers_serve": "transformers serve",
-    "openai": "An endpoint that runs already",
+    "openai": "another server",
 }
-"""Engines of a real model, as they are offered in a form."""
+"""Engines of a real model, as they are called inside a sentence."""
 
 
 def knob_name(knob: str) -> str:

@@ -6,101 +6,98 @@ them against the catalogues that were written out of the engines' own parsers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gpuagent.wire import EngineSettings
 from gpuagent.wire.settings import Engine
 
-Options = list[str]
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An option that takes a value. values: of the knob, where the engine calls it differently."""
+
+    flag: str
+    values: Mapping[object, str] = field(default_factory=dict)
+
+    def words(self, value: object) -> tuple[str, ...]:
+        return (self.flag, self.values.get(value, str(value)))
+
+    @property
+    def text(self) -> str:
+        return self.flag
 
 
-def _value(flag: str) -> Callable[[Any], Options]:
-    return lambda value: [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Words that turn it on, words that turn it off; none where the engine's default does it."""
+
+    on: tuple[str, ...]
+    off: tuple[str, ...]
+
+    def words(self, value: object) -> tuple[str, ...]:
+        return self.on if value else self.off
+
+    @property
+    def text(self) -> str:
+        return " / ".join(" ".join(words) for words in (self.on, self.off) if words)
 
 
-def _switch(on: str | None, off: str | None) -> Callable[[Any], Options]:
-    def options(value: Any) -> Options:
-        chosen = on if value else off
-        return [] if chosen is None else [chosen]
-
-    return options
-
-
-def _sglang_kv(value: Any) -> Options:
-    # SGLang has no plain fp8; e4m3 is the format that vLLM's fp8 means.
-    return ["--kv-cache-dtype", "fp8_e4m3" if value == "fp8" else str(value)]
-
-
-_SGLANG_NO_GRAPHS = (
-    "--cuda-graph-backend-decode",
-    "disabled",
-    "--cuda-graph-backend-prefill",
-    "disabled",
-)
-
-KNOBS: dict[str, dict[str, Callable[[Any], Options]]] = {
+FLAGS: dict[str, dict[str, Flag | Switch]] = {
     "vllm": {
-        "dtype": _value("--dtype"),
-        "max_running": _value("--max-num-seqs"),
-        "max_batched_tokens": _value("--max-num-batched-tokens"),
-        "chunked_prefill": _switch("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
-        "memory_share_frac": _value("--gpu-memory-utilization"),
-        "kv_dtype": _value("--kv-cache-dtype"),
-        "cuda_graphs": _switch("--no-enforce-eager", "--enforce-eager"),
-        "prefix_cache": _switch("--enable-prefix-caching", "--no-enable-prefix-caching"),
-        "max_context": _value("--max-model-len"),
-        "tensor_parallel": _value("--tensor-parallel-size"),
+        "dtype": Flag("--dtype"),
+        "max_running": Flag("--max-num-seqs"),
+        "max_batched_tokens": Flag("--max-num-batched-tokens"),
+        "chunked_prefill": Switch(("--enable-chunked-prefill",), ("--no-enable-chunked-prefill",)),
+        "memory_share_frac": Flag("--gpu-memory-utilization"),
+        "kv_dtype": Flag("--kv-cache-dtype"),
+        "cuda_graphs": Switch(("--no-enforce-eager",), ("--enforce-eager",)),
+        "prefix_cache": Switch(("--enable-prefix-caching",), ("--no-enable-prefix-caching",)),
+        "max_context": Flag("--max-model-len"),
+        "tensor_parallel": Flag("--tensor-parallel-size"),
     },
     "sglang": {
-        "dtype": _value("--dtype"),
-        "max_running": _value("--max-running-requests"),
-        "max_batched_tokens": _value("--chunked-prefill-size"),
+        "dtype": Flag("--dtype"),
+        "max_running": Flag("--max-running-requests"),
+        "max_batched_tokens": Flag("--chunked-prefill-size"),
         # -1 switches chunking off; switched on is the default.
-        "chunked_prefill": lambda value: [] if value else ["--chunked-prefill-size", "-1"],
-        "memory_share_frac": _value("--mem-fraction-static"),
-        "kv_dtype": _sglang_kv,
+        "chunked_prefill": Switch((), ("--chunked-prefill-size", "-1")),
+        "memory_share_frac": Flag("--mem-fraction-static"),
+        # SGLang has no plain fp8; e4m3 is the format that vLLM's fp8 means.
+        "kv_dtype": Flag("--kv-cache-dtype", {"fp8": "fp8_e4m3"}),
         # Prefill and decode have a backend each, and both are switched off.
-        "cuda_graphs": lambda value: [] if value else list(_SGLANG_NO_GRAPHS),
-        "prefix_cache": _switch(None, "--disable-radix-cache"),
-        "max_context": _value("--context-length"),
-        "tensor_parallel": _value("--tp-size"),
+        "cuda_graphs": Switch(
+            (),
+            tuple(
+                word
+                for phase in ("decode", "prefill")
+                for word in (f"--cuda-graph-backend-{phase}", "disabled")
+            ),
+        ),
+        "prefix_cache": Switch((), ("--disable-radix-cache",)),
+        "max_context": Flag("--context-length"),
+        "tensor_parallel": Flag("--tp-size"),
     },
     "transformers_serve": {
-        "dtype": _value("--dtype"),
-        "attention": _value("--attn-implementation"),
+        "dtype": Flag("--dtype"),
+        "attention": Flag("--attn-implementation"),
     },
 }
-"""engine -> knob -> options for a value that differs from "the engine's choice"."""
+"""engine -> knob -> option, for a value that differs from "the engine's choice"."""
 
 
-def knob_options(engine: Engine, settings: EngineSettings) -> dict[str, Options]:
+def knob_options(engine: Engine, settings: EngineSettings) -> dict[str, tuple[str, ...]]:
     """Options of each knob that is set, in the order of the settings' fields.
 
     A knob that the engine does not have is left out: `StudySpec` refuses it before.
     """
-    plain = EngineSettings()
-    known = KNOBS.get(engine, {})
-    found: dict[str, Options] = {}
-    for knob in EngineSettings.model_fields:
-        value = getattr(settings, knob)
-        if knob in known and value != getattr(plain, knob):
-            found[knob] = known[knob](value)
+    known = FLAGS.get(engine, {})
+    found = {
+        knob: known[knob].words(value)
+        for knob, (_, value) in EngineSettings().differences(settings).items()
+        if knob in known
+    }
     if engine == "sglang" and settings.chunked_prefill is False:
         # One option carries both knobs; off wins.
         found.pop("max_batched_tokens", None)
     return {knob: options for knob, options in found.items() if options}
-
-
-def serve_command(engine: Engine, model: str, settings: EngineSettings) -> list[str]:
-    """The command as a person types it, without host and port. Raises ValueError for an engine
-    that is not started by a command."""
-    starts = {
-        "vllm": ["vllm", "serve", model],
-        "sglang": ["python", "-m", "sglang.launch_server", "--model-path", model],
-        "transformers_serve": ["transformers", "serve", model],
-    }
-    if engine not in starts:
-        raise ValueError(f"{engine} is not started by a command")
-    options = knob_options(engine, settings).values()
-    return [*starts[engine], *(part for group in options for part in group)]

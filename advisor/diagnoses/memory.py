@@ -6,7 +6,7 @@ Every step names its counter, because process memory, the allocator's and the de
 from __future__ import annotations
 
 from advisor import units
-from advisor.diagnoses.walk import Diagnosis, Step, checklist_step, concluded, from_rule
+from advisor.diagnoses.walk import Diagnosis, Question, Step, checklist_step, concluded, from_rule
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import DTYPE_BYTES
 from advisor.rules.checks import (
@@ -43,17 +43,19 @@ def memory(evidence: StudyEvidence) -> Diagnosis:
         _weights(evidence, trial, result),
         _cache(evidence, trial, result),
         from_rule(
-            "allocator",
-            "Does the allocator hold more than it hands out?",
+            Question("allocator", "Does the allocator hold more than it hands out?"),
             m011_memory_fragmented.RULE,
             evidence,
         ),
         _activations(evidence, trial, result),
         _graphs(evidence, trial, result),
-        from_rule("leak", "Does memory grow with every answer?", m002_kv_cache_leak.RULE, evidence),
         from_rule(
-            "rest",
-            "Do weights, cache and overheads explain the peak?",
+            Question("leak", "Does memory grow with every answer?"),
+            m002_kv_cache_leak.RULE,
+            evidence,
+        ),
+        from_rule(
+            Question("rest", "Do weights, cache and overheads explain the peak?"),
             m010_memory_above_formula.RULE,
             evidence,
         ),
@@ -62,14 +64,11 @@ def memory(evidence: StudyEvidence) -> Diagnosis:
 
 
 def _measured(trial: TrialEvidence | None, result: BaselineResult | None) -> Step:
-    question = "Was the peak measured, and validly?"
+    question = Question("measured", "Was the peak measured, and validly?")
     if trial is None or result is None or result.peak_memory_bytes.value is None:
         why = result.peak_memory_bytes.reason if result is not None else None
-        return Step(
-            id="measured",
-            question=question,
-            verdict="cannot_tell",
-            answer=why or "No baseline of the current settings has ended",
+        return question.untold(
+            why or "No baseline of the current settings has ended",
             run=BASELINE,
         )
     peak = result.peak_memory_bytes.value
@@ -81,16 +80,14 @@ def _measured(trial: TrialEvidence | None, result: BaselineResult | None) -> Ste
         trial_id=trial.trial_id,
     )
     if trial.usable:
-        return Step(
-            id="measured", question=question, verdict="pass", answer=item.text, evidence=(item,)
+        return question.passed(
+            item.text,
+            item,
         )
     reasons = trial.result.validity.reasons if trial.result is not None else ()
-    return Step(
-        id="measured",
-        question=question,
-        verdict="fail",
-        answer=f"Trial {trial.ordinal} is invalid: {'; '.join(reasons)}",
-        evidence=(item,),
+    return question.failed(
+        f"Trial {trial.ordinal} is invalid: {'; '.join(reasons)}",
+        item,
         cause=f"The measurement is invalid: {'; '.join(reasons)}",
         fix="Remove what disturbed it and measure again.",
     )
@@ -101,17 +98,20 @@ def _counter(result: BaselineResult) -> str:
         "cuda_reserved": "the device allocator's reserved bytes",
         "process_rss": "resident memory of the process",
         "simulated": "the simulator",
+        "server_rss": "resident memory of all processes of the server",
+        "server_device": "used device memory, the server's reserve included",
     }
     return names.get(result.memory_kind, result.memory_kind.replace("_", " "))
 
 
 def _others(trial: TrialEvidence, result: BaselineResult | None) -> Step:
-    question = "Does another process hold memory on the device?"
+    question = Question("others", "Does another process hold memory on the device?")
     if result is not None and result.memory_kind == "process_rss":
         answer = "The peak is resident memory of this process alone"
-        return Step(id="others", question=question, verdict="pass", answer=answer)
+        return question.passed(
+            answer,
+        )
     return checklist_step(
-        "others",
         question,
         [trial],
         ["foreign_gpu_processes"],
@@ -124,23 +124,17 @@ def _others(trial: TrialEvidence, result: BaselineResult | None) -> Step:
 def _weights(
     evidence: StudyEvidence, trial: TrialEvidence | None, result: BaselineResult | None
 ) -> Step:
-    question = "Do the weights take what the config says?"
+    question = Question("weights", "Do the weights take what the config says?")
     shape = evidence.shape
     if trial is None or result is None or shape is None or evidence.spec.engine == "simulated":
-        return Step(
-            id="weights",
-            question=question,
-            verdict="cannot_tell",
-            answer="Loaded weights or a readable config are missing",
+        return question.untold(
+            "Loaded weights or a readable config are missing",
             run=BASELINE,
         )
     loaded, stored = result.model, result.model.stored_weight_bytes
     if stored is None:
-        return Step(
-            id="weights",
-            question=question,
-            verdict="cannot_tell",
-            answer="A server that somebody else runs does not tell the size of its weights",
+        return question.untold(
+            "A server that somebody else runs does not tell the size of its weights",
             run=BASELINE,
         )
     own = shape.weight_bytes("auto" if shape.quant is not None else loaded.dtype)
@@ -154,27 +148,24 @@ def _weights(
     )
     wider = _wider(shape, loaded.dtype)
     if wider is not None:
-        return Step(
-            id="weights",
-            question=question,
-            verdict="fail",
-            answer=f"{item.text}; the checkpoint itself is in {wider}",
-            evidence=(item,),
+        return question.failed(
+            f"{item.text}; the checkpoint itself is in {wider}",
+            item,
             cause=f"Weights are held in {loaded.dtype}, wider than the checkpoint's {wider}",
             fix=f"Load them in {wider}, where the device computes in it as fast: the study's dtype "
             "rule says whether.",
         )
     if stored > own * (1 + WEIGHTS_TOLERANCE.value):
-        return Step(
-            id="weights",
-            question=question,
-            verdict="fail",
-            answer=item.text,
-            evidence=(item,),
+        return question.failed(
+            item.text,
+            item,
             cause=f"Weights take {units.memory(stored - own)} more than the config says",
             fix="Look for a second copy, an untied head or parts that were not quantised.",
         )
-    return Step(id="weights", question=question, verdict="pass", answer=item.text, evidence=(item,))
+    return question.passed(
+        item.text,
+        item,
+    )
 
 
 def _wider(shape: ModelShape, loaded: str) -> str | None:
@@ -188,17 +179,14 @@ def _wider(shape: ModelShape, loaded: str) -> str | None:
 def _cache(
     evidence: StudyEvidence, trial: TrialEvidence | None, result: BaselineResult | None
 ) -> Step:
-    question = "Is the KV cache as large as the load needs?"
+    question = Question("cache", "Is the KV cache as large as the load needs?")
     if trial is not None and result is not None and result.server is not None:
         return _reserved(question, trial, result)
     found = latest(evidence, KvCacheResult)
     shape = evidence.shape
     if found is None or shape is None:
-        return Step(
-            id="cache",
-            question=question,
-            verdict="cannot_tell",
-            answer="The cache's bytes were not read",
+        return question.untold(
+            "The cache's bytes were not read",
             run="A kv_cache trial, or a serving engine with its counters",
         )
     kv_trial, kv = found
@@ -214,20 +202,20 @@ def _cache(
         trial_id=kv_trial.trial_id,
     )
     if point.cache_bytes > formula * (1 + KV_BYTES_TOLERANCE.value):
-        return Step(
-            id="cache",
-            question=question,
-            verdict="fail",
-            answer=item.text,
-            evidence=(item,),
+        return question.failed(
+            item.text,
+            item,
             cause="The KV cache is larger than its tokens need",
             fix="Look for a static cache of the full context, padding to the longest prompt, or a "
             "wider cache dtype.",
         )
-    return Step(id="cache", question=question, verdict="pass", answer=item.text, evidence=(item,))
+    return question.passed(
+        item.text,
+        item,
+    )
 
 
-def _reserved(question: str, trial: TrialEvidence, result: BaselineResult) -> Step:
+def _reserved(question: Question, trial: TrialEvidence, result: BaselineResult) -> Step:
     """A server takes its share at the start; what matters is how much of it is ever used."""
     used = result.server.kv_peak_frac if result.server is not None else 0.0
     share = trial.settings.memory_share_frac
@@ -240,34 +228,31 @@ def _reserved(question: str, trial: TrialEvidence, result: BaselineResult) -> St
         trial_id=trial.trial_id,
     )
     if used < KV_RESERVED_MIN_USE.value:
-        return Step(
-            id="cache",
-            question=question,
-            verdict="fail",
-            answer=item.text,
-            evidence=(item,),
+        return question.failed(
+            item.text,
+            item,
             cause="The engine reserves a KV cache that the load does not use: its memory is high "
             "by design, not by need",
             fix="Lower the memory share or give the device more load; peaks of traffic need what "
             "the mean leaves free.",
         )
-    return Step(id="cache", question=question, verdict="pass", answer=item.text, evidence=(item,))
+    return question.passed(
+        item.text,
+        item,
+    )
 
 
 def _activations(
     evidence: StudyEvidence, trial: TrialEvidence | None, result: BaselineResult | None
 ) -> Step:
     """What the largest step of the grid adds to the smallest, against cache and activations."""
-    question = "Do larger steps take more than activations need?"
+    question = Question("activations", "Do larger steps take more than activations need?")
     cells = [c for c in result.cells if c.peak_memory_bytes.value is not None] if result else []
     estimate = predict(evidence)
     shape = evidence.shape
     if trial is None or len(cells) < 2 or estimate is None or shape is None or result is None:
-        return Step(
-            id="activations",
-            question=question,
-            verdict="cannot_tell",
-            answer="Peaks of two batch sizes and a known device are missing",
+        return question.untold(
+            "Peaks of two batch sizes and a known device are missing",
             run="A baseline in process, with two batch sizes, on a device of the catalogue",
         )
     small, large = min(cells, key=_tokens), max(cells, key=_tokens)
@@ -284,18 +269,16 @@ def _activations(
         trial_id=trial.trial_id,
     )
     if grown > most * PEAK_MAX_EXCESS.value:
-        return Step(
-            id="activations",
-            question=question,
-            verdict="fail",
-            answer=item.text,
-            evidence=(item,),
+        return question.failed(
+            item.text,
+            item,
             cause="Temporary tensors grow beyond what activations need: attention that holds its "
             "whole score matrix, or logits of every position",
             fix="Use fused attention, prefill in chunks, and keep the logits of the last position.",
         )
-    return Step(
-        id="activations", question=question, verdict="pass", answer=item.text, evidence=(item,)
+    return question.passed(
+        item.text,
+        item,
     )
 
 
@@ -310,25 +293,19 @@ def _peak(cell: GridCell) -> float:
 def _graphs(
     evidence: StudyEvidence, trial: TrialEvidence | None, result: BaselineResult | None
 ) -> Step:
-    question = "Do captured CUDA graphs hold memory?"
+    question = Question("graphs", "Do captured CUDA graphs hold memory?")
     device = evidence.device
     if evidence.spec.engine == "transformers" or (device is not None and device.kind == "cpu"):
         where = "a processor" if device is not None and device.kind == "cpu" else "process"
-        return Step(
-            id="graphs",
-            question=question,
-            verdict="pass",
-            answer=f"The engine captures no graphs in {where}"
+        return question.passed(
+            f"The engine captures no graphs in {where}"
             if where == "process"
             else "There are no CUDA graphs on a processor",
         )
     pair = _with_and_without_graphs(evidence)
     if pair is None:
-        return Step(
-            id="graphs",
-            question=question,
-            verdict="cannot_tell",
-            answer="Peak memory with and without graphs was not compared",
+        return question.untold(
+            "Peak memory with and without graphs was not compared",
             run="The current settings once with CUDA graphs and once without",
         )
     (on, with_bytes), (off, without_bytes) = pair
@@ -342,14 +319,12 @@ def _graphs(
         trial_id=on.trial_id,
     )
     fails = share > GRAPHS_MAX_SHARE.value
-    return Step(
-        id="graphs",
-        question=question,
-        verdict="fail" if fails else "pass",
-        answer=item.text,
-        evidence=(item,),
-        cause=f"CUDA graphs hold {units.percent(share)} of the peak" if fails else None,
-        fix="Capture fewer batch sizes: up to the running batch is enough." if fails else None,
+    return question.judged(
+        item.text,
+        item,
+        fails=fails,
+        cause=f"CUDA graphs hold {units.percent(share)} of the peak",
+        fix="Capture fewer batch sizes: up to the running batch is enough.",
     )
 
 

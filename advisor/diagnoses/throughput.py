@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from advisor import units
 from advisor.diagnoses.walk import (
     Diagnosis,
+    Question,
     Step,
     checklist_step,
     concluded,
@@ -174,22 +175,20 @@ def _rates_item(pair: Pair) -> EvidenceItem:
 
 
 def _valid(pair: Pair) -> Step:
-    question = "Are both measurements valid?"
+    question = Question("valid", "Are both measurements valid?")
     bad = [t for t in (pair.before, pair.after) if not t.usable]
     item = _rates_item(pair)
     if not bad:
-        return Step(
-            id="valid", question=question, verdict="pass", answer=item.text, evidence=(item,)
+        return question.passed(
+            item.text,
+            item,
         )
     reasons = "; ".join(
         f"trial {t.ordinal}: {', '.join(t.result.validity.reasons)}" for t in bad if t.result
     )
-    return Step(
-        id="valid",
-        question=question,
-        verdict="fail",
-        answer=reasons,
-        evidence=(item,),
+    return question.failed(
+        reasons,
+        item,
         cause=f"The measurement is invalid: {reasons}",
         fix="Remove what disturbed it and measure both again.",
     )
@@ -197,25 +196,19 @@ def _valid(pair: Pair) -> Step:
 
 def _demand(evidence: StudyEvidence, pair: Pair) -> Step:
     """At a fixed rate no engine gives more tokens than are asked for."""
-    question = "Does the load ask for more than it gets?"
+    question = Question("demand", "Does the load ask for more than it gets?")
     rate = evidence.spec.workload.request_rate_per_s
     result = pair.after.measured(BaselineResult)
     if rate is None or result is None or result.arrivals != "poisson":
-        return Step(
-            id="demand",
-            question=question,
-            verdict="pass",
-            answer="The load has no rate: the next request follows when one has ended",
+        return question.passed(
+            "The load has no rate: the next request follows when one has ended",
         )
     metrics = pair.requests_after
     asked = _asked_tok_s(result, metrics)
     got = pair.rates[1].value_tok_s
     if got is None or asked is None:
-        return Step(
-            id="demand",
-            question=question,
-            verdict="cannot_tell",
-            answer="Too few requests for a throughput",
+        return question.untold(
+            "Too few requests for a throughput",
             run="The same trial with more requests",
         )
     share = got / asked
@@ -228,17 +221,13 @@ def _demand(evidence: StudyEvidence, pair: Pair) -> Step:
         trial_id=pair.after.trial_id,
     )
     fails = share >= DEMAND_MET.value
-    return Step(
-        id="demand",
-        question=question,
-        verdict="fail" if fails else "pass",
-        answer=item.text,
-        evidence=(item,),
-        cause="The load asks for no more: throughput equals the request rate" if fails else None,
+    return question.judged(
+        item.text,
+        item,
+        fails=fails,
+        cause="The load asks for no more: throughput equals the request rate",
         fix="Raise the rate, or look for the highest rate that keeps the targets; at this rate "
-        "only latency can improve."
-        if fails
-        else None,
+        "only latency can improve.",
     )
 
 
@@ -253,17 +242,13 @@ def _asked_tok_s(result: BaselineResult, metrics: RequestMetrics) -> float | Non
 
 def _client(pair: Pair) -> Step:
     both = (pair.before, pair.after)
-    question = "Does the client send in time?"
+    question = Question("client", "Does the client send in time?")
     arrivals = {r.arrivals for t in both if (r := t.measured(BaselineResult)) is not None}
     if arrivals == {"closed_loop"}:
-        return Step(
-            id="client",
-            question=question,
-            verdict="pass",
-            answer="Requests follow each other, so none was due at a time of its own",
+        return question.passed(
+            "Requests follow each other, so none was due at a time of its own",
         )
     return checklist_step(
-        "client",
         question,
         both,
         ["send_lag"],
@@ -278,13 +263,10 @@ def _client(pair: Pair) -> Step:
 
 
 def _batch(pair: Pair) -> Step:
-    question = "Did the batch really grow?"
+    question = Question("batch", "Did the batch really grow?")
     if not pair.knobs & BATCH_KNOBS:
-        return Step(
-            id="batch",
-            question=question,
-            verdict="pass",
-            answer=f"The change is not about the batch: "
+        return question.passed(
+            f"The change is not about the batch: "
             f"{change_text(pair.before.settings, pair.after.settings)}",
         )
     servers = [
@@ -292,20 +274,14 @@ def _batch(pair: Pair) -> Step:
     ]
     if len(servers) < 2 or servers[0] is None or servers[1] is None:
         if not pair.requests_after.overlapping:
-            return Step(
-                id="batch",
-                question=question,
-                verdict="fail",
-                answer="Requests were sent one after the other, so the batch is 1 under any limit",
-                evidence=(_rates_item(pair),),
+            return question.failed(
+                "Requests were sent one after the other, so the batch is 1 under any limit",
+                _rates_item(pair),
                 cause="The batch never grew: requests are sent one at a time",
                 fix="Send requests at a rate or with several in flight.",
             )
-        return Step(
-            id="batch",
-            question=question,
-            verdict="cannot_tell",
-            answer="The engine did not say how many requests ran at once",
+        return question.untold(
+            "The engine did not say how many requests ran at once",
             run="A serving engine with its counters",
         )
     before, after = servers[0].running_peak, servers[1].running_peak
@@ -320,34 +296,27 @@ def _batch(pair: Pair) -> Step:
     was = pair.before.settings.max_running
     raised = "max_running" in pair.knobs and (wanted is None or was is None or wanted > was)
     fails = raised and after <= before
-    return Step(
-        id="batch",
-        question=question,
-        verdict="fail" if fails else "pass",
-        answer=item.text,
-        evidence=(item,),
+    return question.judged(
+        item.text,
+        item,
+        fails=fails,
         cause=f"The batch never grew: {after:,} requests ran at once although the limit went from "
-        f"{knob_text(was)} to {knob_text(wanted)}"
-        if fails
-        else None,
-        fix="The limit is not what binds: send more at once, or make room in the KV cache."
-        if fails
-        else None,
+        f"{knob_text(was)} to {knob_text(wanted)}",
+        fix="The limit is not what binds: send more at once, or make room in the KV cache.",
     )
 
 
 def _format(pair: Pair) -> Step:
-    question = "Does the format have a fast kernel here?"
+    question = Question("format", "Does the format have a fast kernel here?")
     if not pair.knobs & FORMAT_KNOBS:
         answer = "The change is not about a format"
-        return Step(id="format", question=question, verdict="pass", answer=answer)
+        return question.passed(
+            answer,
+        )
     ratio = decode_ratio(pair.before, pair.after)
     if ratio is None:
-        return Step(
-            id="format",
-            question=question,
-            verdict="cannot_tell",
-            answer="Decode steps of the two formats were not both timed",
+        return question.untold(
+            "Decode steps of the two formats were not both timed",
             run="A quantisation trial: formats of the weights side by side",
         )
     names = f"{dtype_of(pair.before)} to {dtype_of(pair.after)}"
@@ -362,16 +331,12 @@ def _format(pair: Pair) -> Step:
         trial_id=pair.after.trial_id,
     )
     fails = ratio.above(UNVERIFIED_NOISE.value)
-    return Step(
-        id="format",
-        question=question,
-        verdict="fail" if fails else "pass",
-        answer=item.text,
-        evidence=(item,),
-        cause=f"The format falls back to a slow kernel: {names} makes a step slower"
-        if fails
-        else None,
-        fix="Keep the faster format, or take one with kernels for this device." if fails else None,
+    return question.judged(
+        item.text,
+        item,
+        fails=fails,
+        cause=f"The format falls back to a slow kernel: {names} makes a step slower",
+        fix="Keep the faster format, or take one with kernels for this device.",
     )
 
 
@@ -380,7 +345,9 @@ def _format(pair: Pair) -> Step:
 
 def _host(evidence: StudyEvidence) -> Step:
     """The first of three host-bound rules that fails; else the first one's answer."""
-    question = "Did the bound move to the host (late launches, waiting, gaps between steps)?"
+    question = Question(
+        "host", "Did the bound move to the host (late launches, waiting, gaps between steps)?"
+    )
     rules: tuple[Rule, ...] = (
         k010_launch_overhead.RULE,
         k011_host_synchronises.RULE,
@@ -389,7 +356,7 @@ def _host(evidence: StudyEvidence) -> Step:
     if _on_cpu(evidence):
         # Without a device of its own a trace has no idle time; forms of the step are compared.
         rules = (k003_step_recoverable.RULE,)
-    steps = [from_rule("host", question, rule, evidence) for rule in rules]
+    steps = [from_rule(question, rule, evidence) for rule in rules]
     return next((step for step in steps if step.verdict == "fail"), steps[0])
 
 
@@ -398,37 +365,38 @@ def _on_cpu(evidence: StudyEvidence) -> bool:
 
 
 def _tensor_cores(evidence: StudyEvidence) -> Step:
-    question = "Do matrix products use tensor cores?"
+    question = Question("tensor_cores", "Do matrix products use tensor cores?")
     if _on_cpu(evidence):
         answer = "A processor has no tensor cores"
-        return Step(id="tensor_cores", question=question, verdict="pass", answer=answer)
-    return from_rule("tensor_cores", question, k016_tensor_cores_unused.RULE, evidence)
+        return question.passed(
+            answer,
+        )
+    return from_rule(question, k016_tensor_cores_unused.RULE, evidence)
 
 
 def _kv_limit(after: StudyEvidence) -> Step:
     """after: seen from the changed trial."""
-    question = "Is there room in the KV cache, or are requests thrown out?"
+    question = Question("kv_limit", "Is there room in the KV cache, or are requests thrown out?")
     if after.spec.engine == "transformers":
         answer = "The engine in process reserves no cache that could run full"
-        return Step(id="kv_limit", question=question, verdict="pass", answer=answer)
-    return from_rule("kv_limit", question, m012_kv_cache_starved.RULE, after)
+        return question.passed(
+            answer,
+        )
+    return from_rule(question, m012_kv_cache_starved.RULE, after)
 
 
 def _communication(evidence: StudyEvidence) -> Step:
-    question = "Do devices wait for each other?"
+    question = Question("communication", "Do devices wait for each other?")
     if evidence.device is not None and evidence.device.count == 1:
-        return Step(
-            id="communication",
-            question=question,
-            verdict="pass",
-            answer="There is one device, so nothing is exchanged",
+        return question.passed(
+            "There is one device, so nothing is exchanged",
         )
-    return from_rule("communication", question, k015_communication_exposed.RULE, evidence)
+    return from_rule(question, k015_communication_exposed.RULE, evidence)
 
 
 def _noise(evidence: StudyEvidence, pair: Pair) -> Step:
     """Last: a difference that is there and too small to be seen."""
-    question = "Is the difference larger than the noise?"
+    question = Question("noise", "Is the difference larger than the noise?")
     outcome = verification_of(evidence, pair.after.settings)
     proven = outcome.comparisons.get("output_tok_s") if outcome is not None else None
     if proven is not None:
@@ -444,12 +412,9 @@ def _noise(evidence: StudyEvidence, pair: Pair) -> Step:
             trial_id=outcome.trial.trial_id if outcome is not None else None,
         )
         lost = proven.verdict == "worse"
-        return Step(
-            id="noise",
-            question=question,
-            verdict="fail",
-            answer=item.text,
-            evidence=(item,),
+        return question.failed(
+            item.text,
+            item,
             cause="The change is a loss, proven by A/B"
             if lost
             else f"There is no difference to see: {proven.reason}",
@@ -458,11 +423,8 @@ def _noise(evidence: StudyEvidence, pair: Pair) -> Step:
     before, after = pair.rates
     item = _rates_item(pair)
     if item.value is None:
-        return Step(
-            id="noise",
-            question=question,
-            verdict="cannot_tell",
-            answer=after.reason or before.reason or "Too few requests for a throughput",
+        return question.untold(
+            after.reason or before.reason or "Too few requests for a throughput",
             run="The same trials with more requests",
         )
     worse = after.high is not None and before.low is not None and after.high < before.low
@@ -471,20 +433,14 @@ def _noise(evidence: StudyEvidence, pair: Pair) -> Step:
             f"{item.text}: 95{units.NBSP}% intervals overlap, or differ by less than the "
             f"{units.percent(UNVERIFIED_NOISE.value)} by which trials differ anyway"
         )
-        return Step(
-            id="noise",
-            question=question,
-            verdict="cannot_tell",
-            answer=text,
-            evidence=(item,),
+        return question.untold(
+            text,
+            item,
             run="An interleaved A/B of the two configurations",
         )
-    return Step(
-        id="noise",
-        question=question,
-        verdict="fail",
-        answer=item.text,
-        evidence=(item,),
+    return question.failed(
+        item.text,
+        item,
         cause=f"The change is a loss: {item.text}, measured once each",
         fix="Take the change back, or prove it by an interleaved A/B.",
     )

@@ -8,7 +8,7 @@ fails names the cause; the others stay visible, because causes add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -42,6 +42,52 @@ class Step(_Value):
     fix: str | None = None
     run: str | None = None
     rule_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question of a walk, and the steps that its answers make."""
+
+    id: str
+    text: str
+
+    def passed(self, answer: str, *evidence: EvidenceItem) -> Step:
+        return self._step("pass", answer, evidence)
+
+    def failed(self, answer: str, *evidence: EvidenceItem, cause: str, fix: str) -> Step:
+        return self._step("fail", answer, evidence, cause=cause, fix=fix)
+
+    def untold(self, answer: str, *evidence: EvidenceItem, run: str) -> Step:
+        return self._step("cannot_tell", answer, evidence, run=run)
+
+    def judged(
+        self, answer: str, *evidence: EvidenceItem, fails: bool, cause: str, fix: str
+    ) -> Step:
+        """`failed` or `passed`, on the same evidence."""
+        if fails:
+            return self.failed(answer, *evidence, cause=cause, fix=fix)
+        return self.passed(answer, *evidence)
+
+    def _step(
+        self,
+        verdict: StepVerdict,
+        answer: str,
+        evidence: tuple[EvidenceItem, ...],
+        *,
+        cause: str | None = None,
+        fix: str | None = None,
+        run: str | None = None,
+    ) -> Step:
+        return Step(
+            id=self.id,
+            question=self.text,
+            verdict=verdict,
+            answer=answer,
+            evidence=evidence,
+            cause=cause,
+            fix=fix,
+            run=run,
+        )
 
 
 class Diagnosis(_Value):
@@ -99,7 +145,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
-def from_rule(step_id: str, question: str, rule: Rule, evidence: StudyEvidence) -> Step:
+def from_rule(question: Question, rule: Rule, evidence: StudyEvidence) -> Step:
     """What `rule` says, as an answer: its failure is the cause, its absence what to run.
 
     Of several findings the first failing one counts, else the first.
@@ -113,8 +159,8 @@ def from_rule(step_id: str, question: str, rule: Rule, evidence: StudyEvidence) 
         verdict = "cannot_tell"
     shown = found.evidence[0].text if found.evidence else found.summary
     return Step(
-        id=step_id,
-        question=question,
+        id=question.id,
+        question=question.text,
         verdict=verdict,
         answer=f"{found.title}. {shown}".strip() if shown else found.title,
         evidence=found.evidence,
@@ -147,8 +193,7 @@ def check_of(trial: TrialEvidence, check_id: str) -> ValidityCheck | None:
 
 
 def checklist_step(
-    step_id: str,
-    question: str,
+    question: Question,
     trials: Sequence[TrialEvidence],
     check_ids: Sequence[str],
     *,
@@ -168,19 +213,8 @@ def checklist_step(
         for t, c in shown
     )
     if bad:
-        answer = items[0].text
-        return Step(
-            id=step_id,
-            question=question,
-            verdict="fail",
-            answer=answer,
-            evidence=items,
-            cause=cause,
-            fix=fix,
-        )
+        return question.failed(items[0].text, *items, cause=cause, fix=fix)
     if read:
-        return Step(
-            id=step_id, question=question, verdict="pass", answer=items[0].text, evidence=items
-        )
+        return question.passed(items[0].text, *items)
     why = next((c.message for _, c in found), "It was not looked at in this trial")
-    return Step(id=step_id, question=question, verdict="cannot_tell", answer=why, run=run)
+    return question.untold(why, run=run)

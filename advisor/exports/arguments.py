@@ -12,13 +12,6 @@ from gpuagent.wire import EngineSettings, HubModel, ModelRef
 
 ServingEngine = Literal["vllm", "sglang"]
 SERVING_ENGINES: Final[tuple[ServingEngine, ...]] = ("vllm", "sglang")
-ENGINE_NAMES: Final = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "transformers": "transformers",
-    "transformers_serve": "transformers serve",
-    "openai": "another server",
-}
 PLACEHOLDER: Final = "YOUR_MODEL"
 
 

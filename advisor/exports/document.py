@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict
 from advisor import flags
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.exports.arguments import (
-    ENGINE_NAMES,
     SERVING_ENGINES,
     ServedModel,
     ServingEngine,
@@ -25,6 +24,7 @@ from advisor.exports.arguments import (
     start_words,
 )
 from advisor.exports.launch import SIMULATED, code_lines
+from advisor.knobs import ENGINE_NAMES
 from advisor.targets import trial_metrics
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import EngineSettings, SimulatedModel

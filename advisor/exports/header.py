@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from advisor.exports.arguments import ENGINE_NAMES
 from advisor.exports.document import ExportDocument
-from advisor.knobs import knob_name, knob_text
+from advisor.knobs import ENGINE_NAMES, knob_name, knob_text
 
 
 def header(document: ExportDocument) -> list[str]:

@@ -7,40 +7,12 @@ they mean, because a person looks for the name that they have read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from advisor.knobs import knob_name
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """An option that takes a value. values: of the knob, where the engine calls it differently."""
-
-    flag: str
-    values: Mapping[object, str] = field(default_factory=dict)
-
-    def words(self, value: object) -> tuple[str, ...]:
-        return (self.flag, self.values.get(value, str(value)))
-
-    @property
-    def text(self) -> str:
-        return self.flag
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """Words that turn it on, words that turn it off; none where the engine's default does it."""
-
-    on: tuple[str, ...]
-    off: tuple[str, ...]
-
-    def words(self, value: object) -> tuple[str, ...]:
-        return self.on if value else self.off
-
-    @property
-    def text(self) -> str:
-        return " / ".join(" ".join(words) for words in (self.on, self.off) if words)
+from gpuagent.launch import FLAGS
+from gpuagent.launch import Flag as Flag
+from gpuagent.launch import Switch as Switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +50,11 @@ class KnobRow:
         return {"vllm": self.vllm, "sglang": self.sglang}[engine]
 
 
+def _row(knob: str, tutorial: tuple[str, ...], code: str, note: str = "") -> KnobRow:
+    """A setting that agents start servers with, by the flags that they use."""
+    return KnobRow(knob, tutorial, FLAGS["vllm"][knob], FLAGS["sglang"][knob], code, note)
+
+
 def _nowhere(
     knob: str, tutorial: tuple[str, ...], reason: str, *, code: str, note: str = ""
 ) -> KnobRow:
@@ -89,11 +66,9 @@ _IN_PROCESS = "no scheduler: a batch is what generate() is given"
 _FROM_CONFIG = "it is fixed in the model's config.json when the model is trained"
 
 KNOBS: tuple[KnobRow, ...] = (
-    KnobRow(
+    _row(
         "dtype",
         ("precision", "torch_dtype", "half precision"),
-        Flag("--dtype"),
-        Flag("--dtype"),
         "from_pretrained(…, dtype=torch.bfloat16)",
         "Of weights and activations. Halving the bytes helps where the device computes in it.",
     ),
@@ -122,66 +97,45 @@ KNOBS: tuple[KnobRow, ...] = (
         "a GPU does the work; on a CPU set OMP_NUM_THREADS in its environment",
         code="torch.set_num_threads(8)",
     ),
-    KnobRow(
+    _row(
         "max_running",
         ("max batch size", "max_batch_size", "concurrency limit"),
-        Flag("--max-num-seqs"),
-        Flag("--max-running-requests"),
         _IN_PROCESS,
         "A limit, not a reservation: too small queues requests, too large lengthens every gap.",
     ),
-    KnobRow(
+    _row(
         "max_batched_tokens",
         ("prefill chunk size", "max_prefill_tokens", "token budget"),
-        Flag("--max-num-batched-tokens"),
-        Flag("--chunked-prefill-size"),
         _IN_PROCESS,
         "vLLM counts prompt and decode tokens of a step, SGLang the prompt tokens of a chunk.",
     ),
-    KnobRow(
+    _row(
         "chunked_prefill",
         ("chunked prefill",),
-        Switch(("--enable-chunked-prefill",), ("--no-enable-chunked-prefill",)),
-        Switch((), ("--chunked-prefill-size", "-1")),
         _IN_PROCESS,
         "SGLang chunks unless the size is -1.",
     ),
-    KnobRow(
+    _row(
         "memory_share_frac",
         ("GPU memory fraction", "KV cache memory"),
-        Flag("--gpu-memory-utilization"),
-        Flag("--mem-fraction-static"),
         "no reservation: the allocator grows as needed",
         "vLLM's share holds everything, SGLang's only weights and cache: the same number gives "
         "SGLang a larger cache and leaves less room for activations.",
     ),
-    KnobRow(
+    _row(
         "kv_dtype",
         ("KV cache quantization", "cache dtype"),
-        Flag("--kv-cache-dtype"),
-        Flag("--kv-cache-dtype", {"fp8": "fp8_e4m3"}),
         'generate(…, cache_implementation="quantized")',
         "Doubles the tokens that fit; check quality.",
     ),
-    KnobRow(
+    _row(
         "cuda_graphs",
         ("enforce_eager", "CUDA graphs"),
-        Switch(("--no-enforce-eager",), ("--enforce-eager",)),
-        Switch(
-            (),
-            tuple(
-                word
-                for phase in ("decode", "prefill")
-                for word in (f"--cuda-graph-backend-{phase}", "disabled")
-            ),
-        ),
         'model.forward = torch.compile(model.forward, mode="reduce-overhead")',
     ),
-    KnobRow(
+    _row(
         "tensor_parallel",
         ("tensor parallel degree", "TP", "num_shard"),
-        Flag("--tensor-parallel-size"),
-        Flag("--tp-size"),
         'from_pretrained(…, tp_plan="auto") under torchrun',
         "Must divide the attention heads; needs fast links between the GPUs.",
     ),
@@ -209,11 +163,9 @@ KNOBS: tuple[KnobRow, ...] = (
         "none",
         "Only models with experts; vLLM spreads them over all tensor and data ranks.",
     ),
-    KnobRow(
+    _row(
         "max_context",
         ("max cache length", "max sequence length", "max_length"),
-        Flag("--max-model-len"),
-        Flag("--context-length"),
         'generate(…, max_length=…); cache_implementation="static" reserves it at once',
         "The longest request that is accepted. Both engines reserve by page, so a lower value "
         "frees memory only where the engine could not start otherwise.",
@@ -227,11 +179,9 @@ KNOBS: tuple[KnobRow, ...] = (
         "The engine's choice depends on its attention kernel; a larger block wastes up to a block "
         "for each sequence.",
     ),
-    KnobRow(
+    _row(
         "prefix_cache",
         ("prompt caching", "radix cache"),
-        Switch(("--enable-prefix-caching",), ("--no-enable-prefix-caching",)),
-        Switch((), ("--disable-radix-cache",)),
         "pass past_key_values of the shared prefix to generate()",
         "On by default in both; only worth something where prompts share a beginning.",
     ),

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from advisor.errors import InvalidInput
 from advisor.fleet.models import Agent
-from advisor.knobs import ENGINE_NAMES
 from advisor.pages.forms import config_upload
 from advisor.pages.forms.presets import form_presets
 from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
@@ -31,6 +30,13 @@ from gpuagent.wire.settings import SERVERS
 NO_AGENT = ""
 _HINT = {"autocomplete": "off", "spellcheck": "false"}
 _ENGINES_CHOICE = "Empty: engine's choice."
+_ENGINES = {
+    "transformers": "transformers, in the agent's process",
+    "vllm": "vLLM server",
+    "sglang": "SGLang server",
+    "transformers_serve": "transformers serve",
+    "openai": "An endpoint that runs already",
+}
 _OPEN_SWITCH = [("", "Engine's choice"), ("true", "On"), ("false", "Off")]
 _SWITCH = {"true": True, "false": False}
 
@@ -122,7 +128,7 @@ class StudyForm(forms.Form):
         [("optimise", "Find a better configuration"), ("diagnose", "Diagnose today's settings")],
     )
     profile = _select("Profile", [("false", "No"), ("true", "Yes, of the current settings")])
-    engine = _select("Engine", ENGINE_NAMES.items())
+    engine = _select("Engine", _ENGINES.items())
     endpoint = forms.ChoiceField(
         label="Endpoint", required=False, widget=forms.Select({"class": "input"})
     )
@@ -157,7 +163,7 @@ class StudyForm(forms.Form):
         # What no agent offers is not shown; without agents the prediction needs none of them.
         self.fields["engine"].choices = [
             (name, title)
-            for name, title in ENGINE_NAMES.items()
+            for name, title in _ENGINES.items()
             if name == "transformers" or name in offered
         ]
         self.fields["endpoint"].choices = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor.exports.arguments import SERVING_ENGINES, ServingEngine, arguments
-from gpuagent.launch import knob_options, serve_command
+from gpuagent.launch import knob_options
 from gpuagent.wire import EngineSettings
 
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -40,9 +40,5 @@ def test_all_knobs_of_a_server_are_covered() -> None:
 
 def test_chunking_off_wins_over_the_size_of_a_chunk_in_sglang() -> None:
     settings = EngineSettings(chunked_prefill=False, max_batched_tokens=512)
-    assert serve_command("sglang", "m", settings)[-2:] == ["--chunked-prefill-size", "-1"]
-
-
-def test_an_endpoint_is_not_started_by_a_command() -> None:
-    with pytest.raises(ValueError, match="not started by a command"):
-        serve_command("openai", "m", EngineSettings())
+    words = [word for group in knob_options("sglang", settings).values() for word in group]
+    assert words == ["--chunked-prefill-size", "-1"]
