@@ -62,7 +62,7 @@ def command_lines(
         for argument in arguments(engine, settings)[0]
         if argument.words
     ]
-    return (*(LaunchLine(f"{x.text} \\", x.changed) for x in lines[:-1]), lines[-1])
+    return _one_command(lines)
 
 
 def code_lines(
@@ -94,6 +94,11 @@ def _transformers_serve_lines(
         LaunchLine(f"    {shlex.join(words)}", knob in differs)
         for knob, words in knob_options("transformers_serve", settings).items()
     ]
+    return _one_command(lines)
+
+
+def _one_command(lines: list[LaunchLine]) -> tuple[LaunchLine, ...]:
+    """Each line but the last continued, as a shell wants it."""
     return (*(LaunchLine(f"{x.text} \\", x.changed) for x in lines[:-1]), lines[-1])
 
 
