@@ -31,7 +31,7 @@ NO_AGENT = ""
 _HINT = {"autocomplete": "off", "spellcheck": "false"}
 _ENGINES_CHOICE = "Empty: engine's choice."
 _ENGINES = {
-    "transformers": "transformers, in the agent's process",
+    "transformers": "transformers",
     "vllm": "vLLM server",
     "sglang": "SGLang server",
     "transformers_serve": "transformers serve",
