@@ -21,8 +21,8 @@ OUTCOMES = {
     "nothing_found": ("good", "Nothing found"),
 }
 STEPS = {
-    "fail": ("bad", "Here"),
-    "pass": ("good", "Not here"),
+    "fail": ("bad", "Cause"),
+    "pass": ("good", "Fine"),
     "cannot_tell": ("warn", "Cannot tell"),
 }
 
