@@ -1,0 +1,78 @@
+"""One English template and its translation: what it matches and what it makes of that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WORD = re.compile(r"[A-Za-z]{2,}")
+_PLACEHOLDER = re.compile(r"\{(\d+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """literals: the English text around the placeholders, one more than there are placeholders.
+
+    pieces: the translation; a number stands for the capture of that placeholder.
+    """
+
+    literals: tuple[str, ...]
+    pieces: tuple[str | int, ...]
+
+    @classmethod
+    def of(cls, english: str, translation: str) -> Template:
+        return cls(
+            tuple(p for p in _pieces(english) if isinstance(p, str)), tuple(_pieces(translation))
+        )
+
+    @property
+    def length(self) -> int:
+        """Characters of literal text: the more, the more specific."""
+        return sum(map(len, self.literals))
+
+    def words(self) -> set[str]:
+        """Whole words that every match has. One that touches a placeholder may go on there."""
+        last = len(self.literals) - 1
+        found = set()
+        for index, literal in enumerate(self.literals):
+            for word in WORD.finditer(literal):
+                opens = word.start() == 0 and index > 0
+                closes = word.end() == len(literal) and index < last
+                if not opens and not closes:
+                    found.add(word[0].lower())
+        return found
+
+    def match(self, text: str) -> tuple[str, ...] | None:
+        """What the placeholders hold in `text`, each as short as it can be from the left.
+
+        Looks for one literal after the other, so the time is linear in the text.
+        """
+        first, *middle = self.literals
+        if not middle:
+            return () if text == first else None
+        last = middle.pop()
+        start, end = len(first), len(text) - len(last)
+        if start > end or not text.startswith(first) or not text.endswith(last):
+            return None
+        captures = []
+        for literal in middle:
+            at = text.find(literal, start, end)
+            if at < 0:
+                return None
+            captures.append(text[start:at])
+            start = at + len(literal)
+        return (*captures, text[start:end])
+
+    def fill(self, captures: Sequence[str]) -> str:
+        return "".join(p if isinstance(p, str) else captures[p] for p in self.pieces)
+
+
+def _pieces(text: str) -> list[str | int]:
+    """Text and placeholder in turn: "a {0} b" -> ["a ", 0, " b"], "{0}" -> ["", 0, ""]."""
+    parts: list[str | int] = []
+    # split() with one group: text, number, text, …
+    for index, part in enumerate(_PLACEHOLDER.split(text.replace("{{", "\0").replace("}}", "\1"))):
+        literal = part.replace("\0", "{").replace("\1", "}")
+        parts.append(int(part) if index % 2 else literal)
+    return parts
