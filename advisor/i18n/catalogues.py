@@ -96,7 +96,7 @@ def _read(path: Path, locale: str) -> Catalog:
 
 
 def _is_said(string: object) -> bool:
-    return bool(string) and (isinstance(string, str) or all(string))  # type: ignore[call-overload]
+    return all(string) if isinstance(string, list | tuple) else bool(string)
 
 
 def _key(message_id: object) -> MessageId:

@@ -19,6 +19,7 @@ SKIPPED = {
     "advisor/ops": "the operator's console stays English",
     "advisor/catalog": "names and sources of data sheets",
     "advisor/i18n": "this package",
+    "advisor/settings": "configuration",
     "gpuagent/__main__": "the agent's command line",
     "gpuagent/child": "the agent's log",
     "gpuagent/client": "the agent's log",
@@ -39,7 +40,11 @@ _LOGGING = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 _NO_TEXT = {"compile", "getLogger", "AssertionError", "TypeError", "NotImplementedError"}
 _NOT_SHOWN = _GETTEXT | _LOGGING | _NO_TEXT
 _LONE_WORD = re.compile(r"[A-Z][a-z]{2,}")
+_PLACEHOLDER = re.compile(r"(?<!\{)\{(\d+)\}")
 _FRAGMENT = re.compile(r"[a-z]{4,}")
+# Texts of plotly's boxes: they hold line breaks, and values as %{x}.
+_HOVER = re.compile(r"<br>|^%\{")
+_HOVER_WORD = re.compile(r"(?<![\w{])[A-Za-z][a-z]{3,}(?![\w}])")
 _NO_PROSE_START = ("/", "-", ".", "#", "SELECT", "%")
 
 
@@ -86,6 +91,8 @@ def sentences_in(source: str, file: str = "") -> Iterator[Sentence]:
         inside = any(isinstance(one, ast.FormattedValue) for one in above)
         if (is_choice and inside and _FRAGMENT.match(text)) or is_prose(text):
             yield Sentence(text.strip(), holds, file)
+        elif _HOVER.search(text):
+            yield from _hover_lines(text, holds, file)
 
 
 def is_prose(text: str) -> bool:
@@ -97,6 +104,20 @@ def is_prose(text: str) -> bool:
         return False
     literal = re.sub(r"\{\d+\}", "", text)
     return " " in text and re.search("[a-z]{2}", literal) is not None
+
+
+def _hover_lines(text: str, holds: tuple[str, ...], file: str) -> Iterator[Sentence]:
+    """Each line of a text that plotly shows beside the pointer, with placeholders of its own."""
+    for line in re.split(r"<[^>]*>", text):
+        used: list[str] = []
+
+        def own(found: re.Match[str], used: list[str] = used) -> str:
+            used.append(holds[int(found[1])])
+            return f"{{{len(used) - 1}}}"
+
+        line = _PLACEHOLDER.sub(own, line).strip()
+        if _HOVER_WORD.search(_PLACEHOLDER.sub("", line)):
+            yield Sentence(line, tuple(used), file)
 
 
 def _doubled(text: str) -> str:

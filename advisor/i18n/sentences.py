@@ -17,7 +17,7 @@ from pathlib import Path
 
 from advisor.i18n.template import WORD, Template
 
-ENGLISH = "en-gb"
+ENGLISH = "en"
 LOCALE_DIR = Path(__file__).resolve().parents[1] / "locale"
 DOMAIN = "sentences"
 
@@ -63,7 +63,7 @@ class Sentences:
         names: what users named; it stays as it is where a placeholder holds it.
         """
         inner = text.strip()
-        if not inner or len(inner) > LONGEST:
+        if len(inner) > LONGEST or not WORD.search(inner):
             return text
         said, _ = self._resolve(inner, 0, names)
         head = text[: len(text) - len(text.lstrip())]

@@ -8,13 +8,14 @@ from django.utils.translation import gettext_lazy as _
 from advisor.accounts.models import Role, TokenScope
 from advisor.accounts.services import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from advisor.catalog import GpuSpec, list_gpus, price_basis
+from advisor.pages.language import SaidSelect
 
 _INPUT = {"class": "input"}
 
 
 def _list_price(gpu: GpuSpec) -> str:
     price = price_basis(gpu)
-    return f"${price.usd_per_gpu_hour:.2f}/h" if price is not None else _("no list price")
+    return f"${price.usd_per_gpu_hour:.2f}/h" if price is not None else "no list price"
 
 
 class NameForm(forms.Form):
@@ -37,7 +38,7 @@ class TokenForm(forms.Form):
         error_messages={"required": _("Enter a name, for example what uses the token.")},
     )
     scope = forms.ChoiceField(
-        label=_("Scope"), choices=TokenScope.choices, widget=forms.Select(_INPUT)
+        label=_("Scope"), choices=TokenScope.choices, widget=SaidSelect(_INPUT)
     )
     days = forms.IntegerField(
         label=_("Valid for"),
@@ -55,7 +56,7 @@ class PriceForm(forms.Form):
     gpu = forms.CharField(
         label=_("GPU"),
         initial="H100 SXM",
-        widget=forms.Select(
+        widget=SaidSelect(
             _INPUT,
             choices=[(gpu.name, f"{gpu.name} ({_list_price(gpu)})") for gpu in list_gpus()],
         ),
@@ -83,5 +84,5 @@ class MemberForm(forms.Form):
         label=_("Role"),
         choices=Role.choices,
         initial=Role.MEMBER,
-        widget=forms.Select(_INPUT),
+        widget=SaidSelect(_INPUT),
     )

@@ -20,6 +20,7 @@ from advisor.fleet.models import Agent
 from advisor.pages.forms import config_upload
 from advisor.pages.forms.presets import form_presets
 from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
+from advisor.pages.language import SaidSelect
 from advisor.presets import PRESETS
 from advisor.units import METRIC_NAMES
 from advisor.wire_errors import fields_from_validation_error
@@ -55,7 +56,7 @@ def _select(label: str, choices: Iterable[tuple[str, str]]) -> forms.ChoiceField
         label=label,
         required=False,
         choices=list(choices),
-        widget=forms.Select({"class": "input"}),
+        widget=SaidSelect({"class": "input"}),
     )
 
 
