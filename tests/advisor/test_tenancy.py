@@ -147,6 +147,7 @@ ROUTES: dict[str, Route] = {
         AGENT, "PUT", own=True, bodies={"PUT": FILE}
     ),
     # --- account (allauth): about the caller alone
+    "language/": one(PUBLIC, "GET", "POST"),
     "account/login/": one(PUBLIC, "GET", "POST"),
     "account/logout/": one(PUBLIC, "GET", "POST"),
     "account/inactive/": one(PUBLIC),

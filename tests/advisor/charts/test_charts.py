@@ -96,7 +96,7 @@ def plain_colours(value: Any) -> Any:
 
 def test_every_chart_file_is_registered_and_ids_match() -> None:
     folder = Path(charts.__file__).parent
-    helpers = {"__init__", "base", "dots", "figure", "samples", "svg"}
+    helpers = {"__init__", "base", "dots", "figure", "samples", "svg", "words"}
     # Drawn from a prediction, a trace, samples or several studies: no study's registry lists them.
     elsewhere = {"estimates", "trace_timeline", "telemetry", "gpu_cost", "day", "rates"}
     modules = {path.stem for path in folder.glob("*.py")} - helpers - elsewhere
