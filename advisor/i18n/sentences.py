@@ -26,6 +26,7 @@ LONGEST = 4_000
 _DEEPEST = 5
 _MOST_CANDIDATES = 60
 _MOST_PIECES = 14
+_MOST_WORDS = 24
 _REMEMBERED = 20_000
 
 Names = frozenset[str]
@@ -84,7 +85,7 @@ class Sentences:
             else:
                 literals = template.literals
                 bare = (_lower(literals[0]), *literals[1:-1], literals[-1].removesuffix("."))
-                pieces = Template.of("", _without_end(english, translation)).pieces
+                pieces = Template.of(english, _without_end(english, translation)).pieces
                 templates.append(Template(bare, pieces))
         return sorted(templates, key=lambda one: -one.length)
 
@@ -124,6 +125,8 @@ class Sentences:
             said, least = min((said, least), (f"{numbered[1]}{word}", rest), key=_least)
         if least and (aside := _ASIDE.fullmatch(text)):
             said, least = min((said, least), self._aside(aside, depth, names), key=_least)
+        if least:
+            said, least = min((said, least), self._by_head(text, depth, names), key=_least)
         if least:
             said, least = min((said, least), self._by_pieces(text, depth, names), key=_least)
         # Half a translation is harder to read than the original.
@@ -170,6 +173,19 @@ class Sentences:
             # One word that nothing explains is most often a name.
             return capture, left if left > 1 else 0.2 * left
         return capture.replace(inner, said, 1), left
+
+    def _by_head(self, text: str, depth: int, names: Names) -> tuple[str, float]:
+        """A known phrase at the start, then the rest: "running requests 8"."""
+        at = len(text)
+        for _ in range(_MOST_WORDS):
+            at = text.rfind(" ", 0, at)
+            if at <= 0:
+                break
+            head = self._looked_up(text[:at])
+            if head is not None and not text[:at].endswith((".", ",", ";", ":")):
+                rest, left = self._resolve(text[at + 1 :], depth + 1, names)
+                return f"{head} {rest}", left
+        return text, _prose(text)
 
     def _by_pieces(self, text: str, depth: int, names: Names) -> tuple[str, float]:
         """The longest runs of pieces that are sentences, at the strongest joint there is."""
@@ -259,8 +275,12 @@ def say(text: str, language: str, names: Names = frozenset()) -> str:
 
 @contextmanager
 def speaking(language: str, names: Collection[str] = ()) -> Iterator[None]:
-    """Within this, `spoken` says in `language`. names: what users named, never translated."""
-    tokens = _language.set(language), _names.set(frozenset(names))
+    """Within this, `spoken` says in `language`; in English where it has no catalogue.
+
+    names: what users named, never translated.
+    """
+    known = language if catalogue(language) is not None else ENGLISH
+    tokens = _language.set(known), _names.set(frozenset(names))
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 class Template:
     """literals: the English text around the placeholders, one more than there are placeholders.
 
-    pieces: the translation; a number stands for the capture of that placeholder.
+    pieces: the translation; a number stands for the capture of that index.
     """
 
     literals: tuple[str, ...]
@@ -22,8 +22,12 @@ class Template:
 
     @classmethod
     def of(cls, english: str, translation: str) -> Template:
+        """Raises ValueError where the translation has a placeholder that the English has not."""
+        source = _pieces(english)
+        order = [number for number in source if isinstance(number, int)]
         return cls(
-            tuple(p for p in _pieces(english) if isinstance(p, str)), tuple(_pieces(translation))
+            tuple(p for p in source if isinstance(p, str)),
+            tuple(p if isinstance(p, str) else order.index(p) for p in _pieces(translation)),
         )
 
     @property

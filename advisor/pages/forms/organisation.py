@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from django import forms
+from django.utils.functional import Promise
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from advisor.accounts.models import Role, TokenScope
@@ -13,9 +15,9 @@ from advisor.pages.language import SaidSelect
 _INPUT = {"class": "input"}
 
 
-def _list_price(gpu: GpuSpec) -> str:
+def _list_price(gpu: GpuSpec) -> str | Promise:
     price = price_basis(gpu)
-    return f"${price.usd_per_gpu_hour:.2f}/h" if price is not None else "no list price"
+    return f"${price.usd_per_gpu_hour:.2f}/h" if price is not None else _("no list price")
 
 
 class NameForm(forms.Form):
@@ -56,9 +58,9 @@ class PriceForm(forms.Form):
     gpu = forms.CharField(
         label=_("GPU"),
         initial="H100 SXM",
-        widget=SaidSelect(
+        widget=forms.Select(
             _INPUT,
-            choices=[(gpu.name, f"{gpu.name} ({_list_price(gpu)})") for gpu in list_gpus()],
+            choices=[(gpu.name, format_lazy("{} ({})", gpu.name, _list_price(gpu))) for gpu in list_gpus()],
         ),
     )
     usd_per_gpu_hour = forms.FloatField(

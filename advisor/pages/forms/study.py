@@ -13,6 +13,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
+from django.utils.translation import gettext as _
 from pydantic import ValidationError
 
 from advisor.errors import InvalidInput
@@ -388,7 +389,7 @@ def local_models(agents: Iterable[Agent]) -> list[tuple[str, str]]:
     holders: dict[str, list[str]] = {}
     for agent in agents:
         for model in agent.hello.models:
-            note = agent.slug if model.problem is None else f"{agent.slug}: not usable"
+            note = agent.slug if model.problem is None else f"{agent.slug}: {_('not usable')}"
             holders.setdefault(model.name, []).append(note)
     return [(name, f"{name} ({', '.join(notes)})") for name, notes in sorted(holders.items())]
 

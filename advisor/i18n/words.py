@@ -1,0 +1,28 @@
+"""Words and composed sentences that the source does not spell out in one piece.
+
+Two kinds of texts cannot be found where they are built: single words of small letters (values of
+types and fields that pages print), and sentences joined from parts whose translation needs another
+order. They stand here, so that the catalogue has them. A test asks nothing of them: what is built
+differently tomorrow falls back to its parts.
+"""
+
+from __future__ import annotations
+
+WORDS = (
+    *("measured", "predicted", "simulated", "estimated", "assumed", "exact", "formula"),
+    *("better", "worse", "high", "medium", "low", "yes", "no", "on", "off", "none"),
+    *("chat", "batch", "edge", "api", "current", "candidate", "baseline", "verify"),
+    *("met", "missed", "passed", "failed", "failing", "passing", "running", "waiting", "done"),
+    *("two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("the target", "both targets"),
+)
+
+# Who meets how many targets under which load, by how much: the headline of a study.
+_WHO = ("Trial {0} meets {1}", "The current settings meet {1}")
+_LOAD = ("", " at {2}", " one request at a time")
+_MARGIN = ("", ": {3} of {4}", ": {3} instead of {4}")
+
+COMPOSED = (
+    *(f"{who}{load}{margin}" for who in _WHO for load in _LOAD for margin in _MARGIN),
+    "{0} and {1} more",
+)
