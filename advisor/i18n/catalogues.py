@@ -5,7 +5,7 @@ The .mo files are committed, so that a machine needs no tool to show a translate
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
@@ -77,7 +77,7 @@ def merged(locale: str, domain: str, messages: Iterable[Message]) -> Merged:
         new.add(
             message.id,
             known.string if known is not None else None,
-            locations=[(file, None) for file in message.files],
+            locations=[(file, 0) for file in message.files],
             flags=["python-format"] if message.is_format else [],
             auto_comments=message.comments,
             context=message.context,
@@ -99,9 +99,9 @@ def _is_said(string: object) -> bool:
     return all(string) if isinstance(string, list | tuple) else bool(string)
 
 
-def _key(message_id: object) -> MessageId:
-    return message_id if isinstance(message_id, str) else tuple(message_id)  # type: ignore[arg-type]
+def _key(message_id: str | Sequence[str]) -> MessageId:
+    return message_id if isinstance(message_id, str) else (message_id[0], message_id[1])
 
 
-def _name(message_id: object) -> str:
-    return str(_key(message_id) if isinstance(message_id, str) else _key(message_id)[0])
+def _name(message_id: str | Sequence[str]) -> str:
+    return message_id if isinstance(message_id, str) else message_id[0]

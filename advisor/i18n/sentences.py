@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from gettext import GNUTranslations
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.i18n.template import WORD, Template
 
@@ -43,8 +44,26 @@ _JOINTS = (
 )
 _ASIDE = re.compile(r"(.*\S) \(([^()]+)\)(\.?)", re.DOTALL)
 # A word of prose; what touches one of these marks is a name, a flag, a path or code.
-_PROSE = re.compile(r"(?<![\w./=`'\"@\-])[A-Za-z][a-z]{2,}(?![\w/=`@]|[.\-]\w)")
+_PROSE = re.compile(r"(?<![\w./=`'\"@\-])[A-Za-z][a-z]+(?![\w/=`@]|[.\-]\w)")
+_UNITS = frozenset({"ms", "ns", "min", "tok", "req"})
+_TELLING = 12
+_HAN = re.compile("[\u4e00-\u9fff]")
+_SIGNS = "，。；：（）、！？"
+_WIDE = {",": "，", ";": "；", ":": "："}
+_COMMA = re.compile("([,;:]) +(?=[\u4e00-\u9fff])")
+_NO_SPACE = re.compile(f"(?<=[\u4e00-\u9fff{_SIGNS}]) +(?=[\u4e00-\u9fff{_SIGNS}])")
+_SPACE_MISSING = re.compile(
+    "(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])"
+)
 _NUMBERED = re.compile(r"([−–+≤≥<>~]?\s?[\d][\d.,]*[\s\u00a0])(\D.*)", re.DOTALL)
+
+
+class Said(NamedTuple):
+    """A translation. left: words of English prose in it; parts: entries that it was made of."""
+
+    text: str
+    left: float
+    parts: int
 
 
 class Sentences:
@@ -66,10 +85,12 @@ class Sentences:
         inner = text.strip()
         if len(inner) > LONGEST or not WORD.search(inner):
             return text
-        said, _ = self._resolve(inner, 0, names)
+        said = self._resolve(inner, 0, names).text
+        if said == inner:
+            return text
         head = text[: len(text) - len(text.lstrip())]
         tail = text[len(text.rstrip()) :]
-        return f"{head}{said}{tail}"
+        return f"{head}{_spaced(said)}{tail}"
 
     # --- the catalogue -------------------------------------------------------------------------
 
@@ -111,26 +132,20 @@ class Sentences:
 
     # --- one text ------------------------------------------------------------------------------
 
-    def _resolved(self, text: str, depth: int, names: Names) -> tuple[str, float]:
-        """(translation, how much English prose is left in it; 0 where all is said)."""
+    def _resolved(self, text: str, depth: int, names: Names) -> Said:
         found = self._looked_up(text)
         if found is not None:
-            return found, 0.0
-        left = _prose(text)
-        if not left or depth > _DEEPEST:
-            return text, left
-        said, least = self._by_template(text, depth, names)
-        if least and (numbered := _NUMBERED.fullmatch(text)):
-            word, rest = self._resolve(numbered[2], depth + 1, names)
-            said, least = min((said, least), (f"{numbered[1]}{word}", rest), key=_least)
-        if least and (aside := _ASIDE.fullmatch(text)):
-            said, least = min((said, least), self._aside(aside, depth, names), key=_least)
-        if least:
-            said, least = min((said, least), self._by_head(text, depth, names), key=_least)
-        if least:
-            said, least = min((said, least), self._by_pieces(text, depth, names), key=_least)
+            return Said(found, 0.0, 1)
+        as_it_is = _unsaid(text)
+        if not as_it_is.left or depth > _DEEPEST:
+            return as_it_is
+        best = self._by_template(text, depth, names)
+        # One sentence with plain values is as good as it gets; else its parts may say it better.
+        if best.left or best.parts > 1:
+            others = (self._by_mark, self._by_head, self._by_pieces)
+            best = min((best, *(way(text, depth, names) for way in others)), key=_cost)
         # Half a translation is harder to read than the original.
-        return (said, least) if least <= 0.5 * left else (text, left)
+        return best if best.left <= 0.5 * as_it_is.left else as_it_is
 
     def _looked_up(self, text: str) -> str | None:
         found = self._exact.get(text)
@@ -139,42 +154,48 @@ class Sentences:
         plain = self._exact.get(_plain(text))
         return None if plain is None else plain + ("。" if text.endswith(".") else "")
 
-    def _by_template(self, text: str, depth: int, names: Names) -> tuple[str, float]:
-        bare = _plain(text)
-        best, least = text, _prose(text)
+    def _by_template(self, text: str, depth: int, names: Names) -> Said:
+        bare, end = _plain(text), "。" if text.endswith(".") else ""
+        best = _unsaid(text)
         tried = 0
         for template in self._candidates(bare):
             captures = template.match(bare)
             if captures is None:
                 continue
             said = [self._captured(capture, depth, names) for capture in captures]
-            left = sum(rest for _, rest in said)
+            left = sum(one.left for one in said)
             # With few words of its own a template says little about what it matched.
-            left += 0.0 if not left or template.length > 12 else 1.0
-            if left < least:
-                end = "。" if text.endswith(".") else ""
-                best, least = f"{template.fill([word for word, _ in said])}{end}", left
+            left += 0.0 if not left or template.length > _TELLING else 1.0
+            if left < best.left:
+                filled = template.fill([one.text for one in said])
+                best = Said(f"{filled}{end}", left, 1 + sum(one.parts for one in said))
             tried += 1
-            if not least or tried >= _MOST_CANDIDATES:
+            if not best.left or tried >= _MOST_CANDIDATES:
                 break
-        return best, least
+        return best
 
-    def _aside(self, found: re.Match[str], depth: int, names: Names) -> tuple[str, float]:
-        said, left = self._resolve(found[1], depth + 1, names)
-        inner, more = self._resolve(found[2], depth + 1, names)
-        return f"{said}（{inner}）{'。' if found[3] else ''}", left + more
-
-    def _captured(self, capture: str, depth: int, names: Names) -> tuple[str, float]:
+    def _captured(self, capture: str, depth: int, names: Names) -> Said:
         inner = capture.strip()
         if not inner or inner in names:
-            return capture, 0.0
-        said, left = self._resolve(inner, depth + 1, names)
-        if said == inner:
+            return Said(capture, 0.0, 0)
+        said = self._resolve(inner, depth + 1, names)
+        if said.text == inner:
             # One word that nothing explains is most often a name.
-            return capture, left if left > 1 else 0.2 * left
-        return capture.replace(inner, said, 1), left
+            return Said(capture, said.left if said.left > 1 else 0.2 * said.left, said.parts)
+        return said._replace(text=capture.replace(inner, said.text, 1))
 
-    def _by_head(self, text: str, depth: int, names: Names) -> tuple[str, float]:
+    def _by_mark(self, text: str, depth: int, names: Names) -> Said:
+        """What stands behind a number or before a bracket: "3 failing", "Peak (measured)"."""
+        if numbered := _NUMBERED.fullmatch(text):
+            rest = self._resolve(numbered[2], depth + 1, names)
+            return rest._replace(text=f"{numbered[1]}{rest.text}")
+        if aside := _ASIDE.fullmatch(text):
+            said, inner = (self._resolve(aside[n], depth + 1, names) for n in (1, 2))
+            end = "。" if aside[3] else ""
+            return _both(said, inner, f"{said.text}（{inner.text}）{end}")
+        return _unsaid(text)
+
+    def _by_head(self, text: str, depth: int, names: Names) -> Said:
         """A known phrase at the start, then the rest: "running requests 8"."""
         at = len(text)
         for _ in range(_MOST_WORDS):
@@ -183,48 +204,60 @@ class Sentences:
                 break
             head = self._looked_up(text[:at])
             if head is not None and not text[:at].endswith((".", ",", ";", ":")):
-                rest, left = self._resolve(text[at + 1 :], depth + 1, names)
-                return f"{head} {rest}", left
-        return text, _prose(text)
+                rest = self._resolve(text[at + 1 :], depth + 1, names)
+                return _both(Said(head, 0.0, 1), rest, f"{head} {rest.text}")
+        return _unsaid(text)
 
-    def _by_pieces(self, text: str, depth: int, names: Names) -> tuple[str, float]:
-        """The longest runs of pieces that are sentences, at the strongest joint there is."""
+    def _by_pieces(self, text: str, depth: int, names: Names) -> Said:
+        """Cut at the strongest joint there is."""
         for joint, mark in _JOINTS:
             pieces = text.split(joint)
             if 1 < len(pieces) <= _MOST_PIECES:
                 return self._joined(pieces, joint, mark, depth, names)
-        return text, _prose(text)
+        return _unsaid(text)
 
-    def _joined(
-        self, pieces: list[str], joint: str, mark: str, depth: int, names: Names
-    ) -> tuple[str, float]:
-        said, total, start = "", 0.0, 0
+    def _joined(self, pieces: list[str], joint: str, mark: str, depth: int, names: Names) -> Said:
+        """The longest runs of pieces that are one sentence, joined again."""
+        whole = Said("", 0.0, 0)
+        start = 0
         while start < len(pieces):
-            run, left, end = "", 0.0, start
-            for end in range(len(pieces), start, -1):
-                whole = joint.join(pieces[start:end])
-                if end - start > 1:
-                    run, left = self._whole(whole, depth, names)
-                    if not left:
-                        break
-                else:
-                    run, left = self._resolve(whole, depth + 1, names)
-            if start:
-                said += mark if not left and not total else joint
-            said, total, start = said + run, total + left, end
-        return said, total
+            run, end = self._run(pieces[start:], joint, depth, names)
+            between = "" if not start else joint if run.left or whole.left else mark
+            whole = _both(whole, run, f"{whole.text}{between}{run.text}")
+            start += end
+        return whole
 
-    def _whole(self, text: str, depth: int, names: Names) -> tuple[str, float]:
-        found = self._looked_up(text)
-        return (found, 0.0) if found is not None else self._by_template(text, depth + 1, names)
-
-
-def _least(result: tuple[str, float]) -> float:
-    return result[1]
+    def _run(self, pieces: list[str], joint: str, depth: int, names: Names) -> tuple[Said, int]:
+        """The first pieces that are one sentence, and how many; else the first alone."""
+        for count in range(len(pieces), 1, -1):
+            text = joint.join(pieces[:count])
+            found = self._looked_up(text)
+            if found is not None:
+                return Said(found, 0.0, 1), count
+            said = self._by_template(text, depth + 1, names)
+            if not said.left and said.parts <= count:
+                return said, count
+        return self._resolve(pieces[0], depth + 1, names), 1
 
 
-def _prose(text: str) -> float:
-    return float(len(_PROSE.findall(text)))
+def _unsaid(text: str) -> Said:
+    left = sum(word not in _UNITS for word in _PROSE.findall(text))
+    return Said(text, float(left), 1 if left else 0)
+
+
+def _both(first: Said, second: Said, text: str) -> Said:
+    return Said(text, first.left + second.left, first.parts + second.parts)
+
+
+def _cost(said: Said) -> tuple[float, int]:
+    return said.left, said.parts
+
+
+def _spaced(text: str) -> str:
+    """Chinese as it is set: a space beside Latin letters and digits, none elsewhere."""
+    text = _NO_SPACE.sub("", text)
+    text = _SPACE_MISSING.sub(" ", _COMMA.sub(lambda mark: _WIDE[mark[1]], text))
+    return f"{text[:-1]}。" if text.endswith(".") and _HAN.search(text) else text
 
 
 def _lower(text: str) -> str:
