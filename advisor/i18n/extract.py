@@ -22,17 +22,10 @@ SKIPPED = {
     "advisor/i18n": "this package",
     "advisor/settings": "configuration",
     "gpuagent/__main__": "the agent's command line",
-    "gpuagent/child": "the agent's log",
     "gpuagent/client": "the agent's log",
     "gpuagent/config": "the agent's console",
-    "gpuagent/daemon": "the agent's log",
     "gpuagent/demo_model": "the agent's console",
-    "gpuagent/isolate": "the agent's log",
-    "gpuagent/lab": "errors of measurements that experiments put into their own words",
     "gpuagent/load": "the load tool's command line",
-    "gpuagent/simulator/": "errors of the simulator's programming interface",
-    "gpuagent/stats": "errors of programming",
-    "gpuagent/text": "prompts that are sent to models",
 }
 """Beginnings of paths whose texts no page shows, with the reason. Migrations are left out too."""
 
@@ -87,7 +80,11 @@ def sentences_in(source: str, file: str = "") -> Iterator[Sentence]:
         else:
             continue
         above = list(_above(node, parents))
-        if any(_called(call) in _NOT_SHOWN for call in above) or _is_key(node, text, parents):
+        if (
+            any(_is_export(one) for one in above)
+            or any(_called(call) in _NOT_SHOWN for call in above)
+            or _is_key(node, text, parents)
+        ):
             continue
         is_choice = isinstance(parents[node], ast.IfExp)
         inside = any(isinstance(one, ast.FormattedValue) for one in above)
@@ -154,6 +151,13 @@ def _called(node: ast.AST) -> str:
     if isinstance(called, ast.Attribute):
         return called.attr
     return called.id if isinstance(called, ast.Name) else ""
+
+
+def _is_export(node: ast.AST) -> bool:
+    """Whether it is the list of a module's public names."""
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+    )
 
 
 def _is_key(node: ast.AST, text: str, parents: dict[ast.AST, ast.AST]) -> bool:

@@ -40,7 +40,9 @@ _JOINTS = (
     (": ", "："),
     (", ", "，"),
     (" · ", " · "),
+    (" = ", " = "),
     (" → ", " → "),
+    (" and ", "和"),
 )
 _ASIDE = re.compile(r"(.*\S) \(([^()]+)\)(\.?)", re.DOTALL)
 # A word of prose; what touches one of these marks is a name, a flag, a path or code.
@@ -49,8 +51,11 @@ _UNITS = frozenset({"ms", "ns", "min", "tok", "req"})
 _TELLING = 12
 _HAN = re.compile("[\u4e00-\u9fff]")
 _SIGNS = "，。；：（）、！？"
-_WIDE = {",": "，", ";": "；", ":": "："}
+_NBSP = "\u00a0"
+_STOPS = ".:"
+_WIDE = {",": "，", ";": "；", ":": "：", ".": "。"}
 _COMMA = re.compile("([,;:]) +(?=[\u4e00-\u9fff])")
+_UNIT = re.compile(r"(?<=\d) (?=[A-Za-z%µ°])")
 _NO_SPACE = re.compile(f"(?<=[\u4e00-\u9fff{_SIGNS}]) +(?=[\u4e00-\u9fff{_SIGNS}])")
 _SPACE_MISSING = re.compile(
     "(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])"
@@ -85,8 +90,8 @@ class Sentences:
         inner = text.strip()
         if len(inner) > LONGEST or not WORD.search(inner):
             return text
-        said = self._resolve(inner, 0, names).text
-        if said == inner:
+        said = self._resolve(inner.replace(_NBSP, " "), 0, names).text
+        if said == inner.replace(_NBSP, " "):
             return text
         head = text[: len(text) - len(text.lstrip())]
         tail = text[len(text.rstrip()) :]
@@ -97,7 +102,8 @@ class Sentences:
     def _sorted(self, translations: Mapping[str, str]) -> list[Template]:
         """Templates, the most specific first; texts without a placeholder go to `_exact`."""
         templates = []
-        for english, translation in translations.items():
+        for spaced, translation in translations.items():
+            english = spaced.replace(_NBSP, " ")
             template = Template.of(english, translation)
             if len(template.literals) == 1:
                 said = template.fill(())
@@ -105,7 +111,7 @@ class Sentences:
                 self._exact.setdefault(_plain(template.literals[0]), _without_end(english, said))
             else:
                 literals = template.literals
-                bare = (_lower(literals[0]), *literals[1:-1], literals[-1].removesuffix("."))
+                bare = (_lower(literals[0]), *literals[1:-1], literals[-1].rstrip(_STOPS))
                 pieces = Template.of(english, _without_end(english, translation)).pieces
                 templates.append(Template(bare, pieces))
         return sorted(templates, key=lambda one: -one.length)
@@ -152,14 +158,17 @@ class Sentences:
         if found is not None:
             return found
         plain = self._exact.get(_plain(text))
-        return None if plain is None else plain + ("。" if text.endswith(".") else "")
+        return None if plain is None else plain + _end(text)
 
     def _by_template(self, text: str, depth: int, names: Names) -> Said:
-        bare, end = _plain(text), "。" if text.endswith(".") else ""
+        bare, end = _plain(text), _end(text)
         best = _unsaid(text)
         tried = 0
         for template in self._candidates(bare):
-            captures = template.match(bare)
+            captures, stop = template.match(bare), end
+            if captures is None and end:
+                # The full stop may belong to the template, with a placeholder behind it.
+                captures, stop = template.match(_lower(text)), ""
             if captures is None:
                 continue
             said = [self._captured(capture, depth, names) for capture in captures]
@@ -168,7 +177,7 @@ class Sentences:
             left += 0.0 if not left or template.length > _TELLING else 1.0
             if left < best.left:
                 filled = template.fill([one.text for one in said])
-                best = Said(f"{filled}{end}", left, 1 + sum(one.parts for one in said))
+                best = Said(f"{filled}{stop}", left, 1 + sum(one.parts for one in said))
             tried += 1
             if not best.left or tried >= _MOST_CANDIDATES:
                 break
@@ -257,6 +266,8 @@ def _spaced(text: str) -> str:
     """Chinese as it is set: a space beside Latin letters and digits, none elsewhere."""
     text = _NO_SPACE.sub("", text)
     text = _SPACE_MISSING.sub(" ", _COMMA.sub(lambda mark: _WIDE[mark[1]], text))
+    # A number keeps its unit on its line.
+    text = _UNIT.sub(_NBSP, text)
     return f"{text[:-1]}。" if text.endswith(".") and _HAN.search(text) else text
 
 
@@ -266,11 +277,15 @@ def _lower(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _lower(text.removesuffix("."))
+    return _lower(text.rstrip(_STOPS))
 
 
 def _without_end(english: str, translation: str) -> str:
-    return translation.removesuffix("。") if english.endswith(".") else translation
+    return translation.rstrip("。：:.") if english.endswith(tuple(_STOPS)) else translation
+
+
+def _end(text: str) -> str:
+    return _WIDE.get(text[-1:], "") if text.endswith(tuple(_STOPS)) else ""
 
 
 # --- languages ---------------------------------------------------------------------------------

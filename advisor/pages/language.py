@@ -45,7 +45,9 @@ def said(value: Any) -> Any:
         return [said(one) for one in value]
     if not isinstance(value, str) or isinstance(value, SafeString):
         return value
-    return say(str(value), translation.get_language() or settings.LANGUAGE_CODE)
+    text = say(str(value), translation.get_language() or settings.LANGUAGE_CODE)
+    # Words of a module's tables are marked for Django, but were read before there was a reader.
+    return translation.gettext(text) if text and text == value else text
 
 
 class SaidSelect(forms.Select):

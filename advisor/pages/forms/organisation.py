@@ -60,7 +60,10 @@ class PriceForm(forms.Form):
         initial="H100 SXM",
         widget=forms.Select(
             _INPUT,
-            choices=[(gpu.name, format_lazy("{} ({})", gpu.name, _list_price(gpu))) for gpu in list_gpus()],
+            choices=[
+                (gpu.name, format_lazy("{} ({})", gpu.name, _list_price(gpu)))
+                for gpu in list_gpus()
+            ],
         ),
     )
     usd_per_gpu_hour = forms.FloatField(
