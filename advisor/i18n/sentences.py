@@ -16,7 +16,7 @@ from gettext import GNUTranslations
 from pathlib import Path
 from typing import NamedTuple
 
-from advisor.i18n.template import WORD, Template
+from advisor.i18n.template import WORD, Template, parts_of
 
 ENGLISH = "en"
 LOCALE_DIR = Path(__file__).resolve().parents[1] / "locale"
@@ -28,6 +28,7 @@ _DEEPEST = 5
 _MOST_CANDIDATES = 60
 _MOST_PIECES = 14
 _MOST_WORDS = 24
+_LONGEST_RUN = 6
 _REMEMBERED = 20_000
 
 Names = frozenset[str]
@@ -38,9 +39,9 @@ _JOINTS = (
     (". ", "。"),
     ("; ", "；"),
     (": ", "："),
+    (" = ", " = "),
     (", ", "，"),
     (" · ", " · "),
-    (" = ", " = "),
     (" → ", " → "),
     (" and ", "和"),
 )
@@ -101,20 +102,21 @@ class Sentences:
 
     def _sorted(self, translations: Mapping[str, str]) -> list[Template]:
         """Templates, the most specific first; texts without a placeholder go to `_exact`."""
-        templates = []
-        for spaced, translation in translations.items():
-            english = spaced.replace(_NBSP, " ")
+        templates: dict[tuple[str, ...], Template] = {}
+        pairs = [(k.replace(_NBSP, " "), v) for k, v in translations.items()]
+        parts = [pair for whole in pairs for pair in parts_of(*whole)]
+        for english, translation in (*pairs, *parts):
             template = Template.of(english, translation)
             if len(template.literals) == 1:
                 said = template.fill(())
-                self._exact[template.literals[0]] = said
+                self._exact.setdefault(template.literals[0], said)
                 self._exact.setdefault(_plain(template.literals[0]), _without_end(english, said))
             else:
                 literals = template.literals
                 bare = (_lower(literals[0]), *literals[1:-1], literals[-1].rstrip(_STOPS))
                 pieces = Template.of(english, _without_end(english, translation)).pieces
-                templates.append(Template(bare, pieces))
-        return sorted(templates, key=lambda one: -one.length)
+                templates.setdefault(bare, Template(bare, pieces))
+        return sorted(templates.values(), key=lambda one: -one.length)
 
     def _index(self) -> None:
         """Each template below its rarest word, so that a text meets few of them."""
@@ -205,7 +207,7 @@ class Sentences:
         return _unsaid(text)
 
     def _by_head(self, text: str, depth: int, names: Names) -> Said:
-        """A known phrase at the start, then the rest: "running requests 8"."""
+        """A known beginning, then the rest: "running requests 8"."""
         at = len(text)
         for _ in range(_MOST_WORDS):
             at = text.rfind(" ", 0, at)
@@ -215,43 +217,64 @@ class Sentences:
             if head is not None and not text[:at].endswith((".", ",", ";", ":")):
                 rest = self._resolve(text[at + 1 :], depth + 1, names)
                 return _both(Said(head, 0.0, 1), rest, f"{head} {rest.text}")
+        return self._by_template_head(text, depth, names)
+
+    def _by_template_head(self, text: str, depth: int, names: Names) -> Said:
+        bare = _lower(text)
+        for template in self._candidates(bare):
+            if template.length <= _TELLING:
+                break
+            found = template.match_head(bare)
+            if found is None or bare[found[1] : found[1] + 1] != " ":
+                continue
+            said = [self._captured(capture, depth, names) for capture in found[0]]
+            rest = self._resolve(text[found[1] + 1 :], depth + 1, names)
+            filled = f"{template.fill([one.text for one in said])} {rest.text}"
+            left = rest.left + sum(one.left for one in said)
+            return Said(filled, left, 1 + rest.parts + sum(one.parts for one in said))
         return _unsaid(text)
 
     def _by_pieces(self, text: str, depth: int, names: Names) -> Said:
-        """Cut at the strongest joint there is."""
+        """Cut at the strongest joint at which the pieces are sentences."""
+        best = _unsaid(text)
         for joint, mark in _JOINTS:
             pieces = text.split(joint)
             if 1 < len(pieces) <= _MOST_PIECES:
-                return self._joined(pieces, joint, mark, depth, names)
-        return _unsaid(text)
+                best = min(best, self._joined(pieces, joint, mark, depth, names), key=_cost)
+                if not best.left:
+                    break
+        return best
 
     def _joined(self, pieces: list[str], joint: str, mark: str, depth: int, names: Names) -> Said:
-        """The longest runs of pieces that are one sentence, joined again."""
-        whole = Said("", 0.0, 0)
-        start = 0
-        while start < len(pieces):
-            run, end = self._run(pieces[start:], joint, depth, names)
-            between = "" if not start else joint if run.left or whole.left else mark
-            whole = _both(whole, run, f"{whole.text}{between}{run.text}")
-            start += end
-        return whole
+        """The cheapest way to read the pieces as runs that are one sentence each."""
+        best = [Said("", 0.0, 0)]
+        for end in range(1, len(pieces) + 1):
+            ways = []
+            for start in range(max(0, end - _LONGEST_RUN), end):
+                run = self._run(joint.join(pieces[start:end]), end - start, depth, names)
+                if run is not None:
+                    before = best[start]
+                    between = "" if not start else joint if run.left or before.left else mark
+                    ways.append(_both(before, run, f"{before.text}{between}{run.text}"))
+            best.append(min(ways, key=_cost))
+        return best[-1]
 
-    def _run(self, pieces: list[str], joint: str, depth: int, names: Names) -> tuple[Said, int]:
-        """The first pieces that are one sentence, and how many; else the first alone."""
-        for count in range(len(pieces), 1, -1):
-            text = joint.join(pieces[:count])
-            found = self._looked_up(text)
-            if found is not None:
-                return Said(found, 0.0, 1), count
-            said = self._by_template(text, depth + 1, names)
-            if not said.left and said.parts <= count:
-                return said, count
-        return self._resolve(pieces[0], depth + 1, names), 1
+    def _run(self, text: str, count: int, depth: int, names: Names) -> Said | None:
+        """`count` pieces as one sentence; None where they are none. One piece is always one."""
+        if count == 1:
+            return self._resolve(text, depth + 1, names)
+        found = self._looked_up(text)
+        if found is not None:
+            return Said(found, 0.0, 1)
+        said = self._by_template(text, depth + 1, names)
+        return None if said.left else said
 
 
 def _unsaid(text: str) -> Said:
-    left = sum(word not in _UNITS for word in _PROSE.findall(text))
-    return Said(text, float(left), 1 if left else 0)
+    """All of it is left. A capital inside a text is most often that of a name."""
+    found = [w for w in _PROSE.finditer(text) if w[0] not in _UNITS]
+    left = sum(1.0 for word in found if not word.start() or word[0].islower())
+    return Said(text, left, 1 if left else 0)
 
 
 def _both(first: Said, second: Said, text: str) -> Said:

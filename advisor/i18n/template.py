@@ -3,11 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 WORD = re.compile(r"[A-Za-z]{2,}")
 _PLACEHOLDER = re.compile(r"\{(\d+)\}")
+
+
+_BRACKETS = re.compile(r" ?[(（]([^()（）]+)[)）]")
+_MARK = re.compile(r"^(?:[,;:]|and|but) |^[，；：]")
+
+
+def parts_of(english: str, translation: str) -> Iterator[tuple[str, str]]:
+    """What pages show of a longer text: single sentences, a text without its brackets, what stands
+    in them, and a continuation without the mark before it. Only where both languages agree in
+    their parts.
+    """
+    sentences = re.split(r"(?<=[.?]) ", english)
+    said = re.findall(r"[^。？]+[。？]?", translation)
+    if len(sentences) > 1 and len(sentences) == len(said):
+        for pair in zip(sentences, said, strict=True):
+            if _fits(*pair):
+                yield pair
+                yield from _unbracketed(*pair)
+    else:
+        yield from _unbracketed(english, translation)
+    if _MARK.match(english):
+        yield _MARK.sub("", english), _MARK.sub("", translation)
+
+
+def _unbracketed(english: str, translation: str) -> Iterator[tuple[str, str]]:
+    inside, said = _BRACKETS.findall(english), _BRACKETS.findall(translation)
+    if inside and len(inside) == len(said):
+        bare = _BRACKETS.sub("", english), _BRACKETS.sub("", translation)
+        for one in (bare, *zip(inside, said, strict=True)):
+            if _fits(*one) and WORD.search(_PLACEHOLDER.sub("", one[0])):
+                yield one
+
+
+def _fits(english: str, translation: str) -> bool:
+    """Whether every placeholder of the translation is in this part of the text too."""
+    return set(_PLACEHOLDER.findall(translation)) <= set(_PLACEHOLDER.findall(english))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +103,23 @@ class Template:
             captures.append(text[start:at])
             start = at + len(literal)
         return (*captures, text[start:end])
+
+    def match_head(self, text: str) -> tuple[tuple[str, ...], int] | None:
+        """As `match`, for a text that goes on: the captures and where the template ends in it.
+
+        Only where the template ends in literal text, so that the end is known.
+        """
+        first, *rest = self.literals
+        if not rest or not rest[-1] or not text.startswith(first):
+            return None
+        captures, start = [], len(first)
+        for literal in rest:
+            at = text.find(literal, start)
+            if at < 0:
+                return None
+            captures.append(text[start:at])
+            start = at + len(literal)
+        return tuple(captures), start
 
     def fill(self, captures: Sequence[str]) -> str:
         return "".join(p if isinstance(p, str) else captures[p] for p in self.pieces)

@@ -14,7 +14,11 @@ WORDS = (
     *("chat", "batch", "edge", "api", "current", "candidate", "baseline", "verify"),
     *("met", "missed", "passed", "failed", "failing", "passing", "running", "waiting", "done"),
     *("two", "three", "four", "five", "six", "seven", "eight", "nine"),
-    *("the target", "both targets"),
+    *("the target", "both targets", "changing"),
+    *("mean", "peak", "gaps", "steps", "runs", "warning", "minutes", "hours"),
+    *("attention", "cost and energy", "kernels", "measurement", "memory", "parallelism"),
+    *("precision", "scheduling", "stability", "targets"),
+    *("on-demand", "spot", "reserved", "marketplace", "community"),
 )
 
 # Who meets how many targets under which load, by how much: the headline of a study.
@@ -25,4 +29,6 @@ _MARGIN = ("", ": {3} of {4}", ": {3} instead of {4}")
 COMPOSED = (
     *(f"{who}{load}{margin}" for who in _WHO for load in _LOAD for margin in _MARGIN),
     "{0} and {1} more",
+    "{0} falls from {1} to {2} in trial {3}",
+    "{0} rises from {1} to {2} in trial {3}",
 )
