@@ -24,8 +24,8 @@ DOMAIN = "sentences"
 
 LONGEST = 4_000
 """Characters; a longer text is no sentence and stays as it is."""
-_DEEPEST = 5
-_MOST_CANDIDATES = 60
+_DEEPEST = 4
+_MOST_CANDIDATES = 24
 _MOST_PIECES = 14
 _MOST_WORDS = 24
 _LONGEST_RUN = 6
@@ -56,6 +56,7 @@ _NBSP = "\u00a0"
 _STOPS = ".:"
 _WIDE = {",": "，", ";": "；", ":": "：", ".": "。"}
 _COMMA = re.compile("([,;:]) +(?=[\u4e00-\u9fff])")
+_STRONG_JOINT = re.compile(r"[.;:] ")
 _UNIT = re.compile(r"(?<=\d) (?=[A-Za-z%µ°])")
 _NO_SPACE = re.compile(f"(?<=[\u4e00-\u9fff{_SIGNS}]) +(?=[\u4e00-\u9fff{_SIGNS}])")
 _SPACE_MISSING = re.compile(
@@ -190,6 +191,9 @@ class Sentences:
         if not inner or inner in names:
             return Said(capture, 0.0, 0)
         said = self._resolve(inner, depth + 1, names)
+        if _STRONG_JOINT.search(inner):
+            # Two sentences in one placeholder are seldom what the template meant.
+            said = said._replace(parts=said.parts + 2)
         if said.text == inner:
             # One word that nothing explains is most often a name.
             return Said(capture, said.left if said.left > 1 else 0.2 * said.left, said.parts)

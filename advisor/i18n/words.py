@@ -15,7 +15,7 @@ WORDS = (
     *("met", "missed", "passed", "failed", "failing", "passing", "running", "waiting", "done"),
     *("two", "three", "four", "five", "six", "seven", "eight", "nine"),
     *("the target", "both targets", "changing"),
-    *("mean", "peak", "gaps", "steps", "runs", "warning", "minutes", "hours"),
+    *("mean", "peak", "gaps", "steps", "runs", "warning", "minutes", "hours", "Trade-off"),
     *("attention", "cost and energy", "kernels", "measurement", "memory", "parallelism"),
     *("precision", "scheduling", "stability", "targets"),
     *("on-demand", "spot", "reserved", "marketplace", "community"),
