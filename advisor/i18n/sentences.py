@@ -22,7 +22,7 @@ ENGLISH = "en"
 LOCALE_DIR = Path(__file__).resolve().parents[1] / "locale"
 DOMAIN = "sentences"
 
-LONGEST = 4_000
+LONGEST = 2_000
 """Characters; a longer text is no sentence and stays as it is."""
 _DEEPEST = 4
 _MOST_CANDIDATES = 24
@@ -92,12 +92,25 @@ class Sentences:
         inner = text.strip()
         if len(inner) > LONGEST or not WORD.search(inner):
             return text
-        said = self._resolve(inner.replace(_NBSP, " "), 0, names).text
+        said = self.read(inner, names).text
         if said == inner.replace(_NBSP, " "):
             return text
         head = text[: len(text) - len(text.lstrip())]
         tail = text[len(text.rstrip()) :]
         return f"{head}{_spaced(said)}{tail}"
+
+    def read(self, text: str, names: Names = frozenset()) -> Said:
+        """How `text` is understood, before the result is set with its spaces."""
+        return self._resolve(text.replace(_NBSP, " "), 0, names)
+
+    @property
+    def templates(self) -> list[Template]:
+        return self._templates
+
+    @property
+    def readings(self) -> int:
+        """How many texts and parts of texts were read so far: the work that was done."""
+        return self._resolve.cache_info().misses
 
     # --- the catalogue -------------------------------------------------------------------------
 

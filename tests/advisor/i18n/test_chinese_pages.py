@@ -1,0 +1,105 @@
+"""The pages of a finished study in Chinese: no English sentence is left in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from advisor.accounts.models import Org, User
+from advisor.fleet.models import Agent
+from advisor.studies.models import Study
+from tests import factories
+from tests.advisor.i18n.english import english_left
+
+# Names in texts, which stay as they are: the sample study's own, tools, GPUs, sources.
+NAMES = (
+    "Sample (simulated): chat on 2 × H100",
+    "vllm bench serve",
+    "attention, baseline, batching, calibrate, kernels, kv_cache, profile, quantisation, serve",
+    "Jetson AGX Orin",
+)
+CHINESE = {"HTTP_ACCEPT_LANGUAGE": "zh-CN,zh;q=0.9,en;q=0.5"}
+
+
+@pytest.fixture
+def browser(alice: User, org: Org, signed_in: Callable[[User], Client]) -> Client:
+    client = signed_in(alice)
+    client.defaults.update(CHINESE)
+    return client
+
+
+def test_no_english_sentence_is_left_on_the_sample_study(browser: Client, org: Org) -> None:
+    factories.create_agent(org, "bench-1")
+    browser.post("/studies/sample/")
+    study = Study.objects.get()
+    trial = study.trials.get(ordinal=4)
+    addresses = (
+        "/studies/",
+        f"/studies/{study.pk}/",
+        f"/studies/{study.pk}/report.html",
+        f"/studies/{study.pk}/diagnose/throughput/",
+        f"/trials/{trial.pk}/",
+        "/studies/new/",
+        "/rules/kv-cache-ineffective/",
+        "/agents/",
+        "/organisation/",
+        "/nowhere/",
+    )
+    left = {}
+    for address in addresses:
+        response = browser.get(address)
+        assert '<html lang="zh-hans">' in response.content.decode(), address
+        if found := english_left(response.content.decode(), NAMES):
+            left[address] = found
+    assert not left
+
+
+def test_data_stays_english(browser: Client, org: Org, agent: Agent) -> None:
+    study = factories.create_study(org, agent=agent, name="Running")
+    page = browser.get(f"/studies/{study.pk}/").content.decode()
+    # A study that is called as a word of the product keeps its name.
+    assert "<title>Running ·" in page
+    answer = browser.get(f"/api/v1/studies/{study.pk}")
+    assert "Content-Language" not in answer.headers
+    assert answer.json()["name"] == "Running"
+    assert "verdict" not in browser.get("/api/v1/studies/nothing").json().get("message", "")
+
+
+@pytest.fixture
+def agent(org: Org) -> Agent:
+    return factories.create_agent(org, "bench-1")
+
+
+@pytest.mark.parametrize("accepted", ["zh", "zh-CN", "zh-Hans", "zh-Hans-CN", "fr, zh;q=0.4"])
+@pytest.mark.django_db
+def test_every_name_of_chinese_is_understood(client: Client, accepted: str) -> None:
+    response = client.get("/account/login/", headers={"accept-language": accepted})
+    assert response.headers["Content-Language"] == "zh-hans"
+    assert {"Accept-Language", "Cookie"} <= {v.strip() for v in response.headers["Vary"].split(",")}
+
+
+@pytest.mark.django_db
+def test_the_switch_is_kept_and_leads_back(client: Client) -> None:
+    page = client.get("/account/login/?next=/rules/").content.decode()
+    assert '<html lang="en-gb">' in page
+    assert 'value="zh-hans" lang="zh-hans">简体中文<' in page
+    answer = client.post(
+        "/language/", {"language": "zh-hans", "next": "/account/login/?next=/rules/"}
+    )
+    assert answer.headers["Location"] == "/account/login/?next=/rules/"
+    cookie = answer.cookies["django_language"]
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+    # The choice counts more than the browser.
+    again = client.get("/account/login/", headers={"accept-language": "en"})
+    assert again.headers["Content-Language"] == "zh-hans"
+    assert 'value="en-gb" lang="en-gb">English<' in again.content.decode()
+
+
+@pytest.mark.django_db
+def test_the_switch_leads_nowhere_else(client: Client) -> None:
+    answer = client.post("/language/", {"language": "tlh", "next": "https://evil.example/"})
+    assert answer.headers["Location"] == "/"
+    assert "django_language" not in answer.cookies
