@@ -20,6 +20,7 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
+from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
     KvCacheResult,
@@ -46,6 +47,7 @@ Measurement = TypeVar(
     QuantisationResult,
     BatchingResult,
     ServeResult,
+    RobustnessResult,
 )
 
 

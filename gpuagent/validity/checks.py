@@ -20,6 +20,7 @@ from gpuagent.validity.window import Observed
 from gpuagent.wire import EnvironmentSnapshot, GpuSample
 from gpuagent.wire.inside import InsideResult, samples_of
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
+from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
     KvCacheResult,
@@ -33,7 +34,9 @@ def assess(
     result: Measurements, *, facts: Facts, observed: Observed, environment: EnvironmentSnapshot
 ) -> Validity:
     """All checks that apply to this kind of result."""
-    checks = [_times_positive(result), _repeats(facts), _warmup(facts)]
+    # A robustness test judges what a server does, and times it by no repeats.
+    behaviour = isinstance(result, RobustnessResult)
+    checks = [] if behaviour else [_times_positive(result), _repeats(facts), _warmup(facts)]
     requests = _requests_of(result)
     if requests is not None:
         checks += [
