@@ -14,9 +14,10 @@ from gpuagent.experiments.progress import Progress
 from gpuagent.experiments.server_load import Server
 from gpuagent.load.plan import TextPrompts
 from gpuagent.load.probe import Probe
-from gpuagent.load.robustness import CHECKS, RobustnessOptions, run_robustness
+from gpuagent.load.robustness import RobustnessOptions, run_robustness
 from gpuagent.wire import FailureReason, Quantity
 from gpuagent.wire.robustness import (
+    CHECKS,
     RobustnessCheck,
     RobustnessConfig,
     RobustnessReport,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gpuagent.load.probe import REFUSED, Probe, Reply
 from gpuagent.load.server_state import ServerState
-from gpuagent.wire.robustness import OverloadSeen, RobustnessCheck, RobustnessReport
+from gpuagent.wire.robustness import CHECKS, OverloadSeen, RobustnessCheck, RobustnessReport
 
 # Short requests before and after, whose medians are compared.
 _REPEATS = 5
@@ -483,30 +483,18 @@ class _Watch:
             with_hint=sum(reply.retry_after for reply in refused),
             failed=len(failed),
             slowest_s=max((reply.took_s for reply in answered), default=None),
-            running_peak=max((s.running for s in self._states if s.running is not None),
-                             default=None),
-            waiting_peak=max((s.waiting for s in self._states if s.waiting is not None),
-                             default=None),
+            running_peak=max(
+                (s.running for s in self._states if s.running is not None), default=None
+            ),
+            waiting_peak=max(
+                (s.waiting for s in self._states if s.waiting is not None), default=None
+            ),
             health_asked=len(self._health),
             health_bad=len(self._health) - len(good),
             health_slowest_s=max(good, default=None),
         )
 
 
-CHECKS = (
-    "health",
-    "plain_request",
-    "client_timeout",
-    "cancelled_streams",
-    "long_prompt",
-    "max_tokens",
-    "malformed_request",
-    "overload",
-    "recovery",
-    "kv_released",
-    "still_serving",
-)
-"""Names of all lines, in the order in which they are made."""
 _AFTER_PLAIN = CHECKS[2:]
 
 

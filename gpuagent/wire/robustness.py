@@ -12,6 +12,20 @@ from gpuagent.wire.measure import Quantity
 from gpuagent.wire.serving import ServedEngine
 from gpuagent.wire.units import Name, PositiveSeconds, Seconds, Text
 
+CHECKS = (
+    "health",
+    "plain_request",
+    "client_timeout",
+    "cancelled_streams",
+    "long_prompt",
+    "max_tokens",
+    "malformed_request",
+    "overload",
+    "recovery",
+    "kv_released",
+    "still_serving",
+)
+"""Names of all lines, in the order in which they are made."""
 RobustnessVerdict = Literal["pass", "fail", "cannot_tell"]
 
 

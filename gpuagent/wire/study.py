@@ -34,8 +34,8 @@ class StudySpec(WireModel):
     profile: also record a few steps of the current settings under a profiler.
     endpoint: name of one of the agent's endpoints, for the engine `openai`.
     boundary: also find the highest rate that keeps the latency targets, for each configuration.
-    robustness: also misuse the server on purpose, at the end. None: where the agent started it, since
-    an endpoint is somebody else's and is tested only where that is asked for.
+    robustness: also misuse the server on purpose, at the end. None: where the agent starts it; an
+    endpoint is somebody else's and is tested only where that is asked for.
     """
 
     name: TypedName

@@ -17,12 +17,11 @@ from gpuagent.errors import AgentError, CancelledByServer, ConfigError
 from gpuagent.experiments.base import SystemClock
 from gpuagent.experiments.robustness import _after_death
 from gpuagent.load.mock import MockSettings
-from gpuagent.load.robustness import CHECKS
 from gpuagent.models import ResolvedModel
 from gpuagent.runner import run_trial
 from gpuagent.server_metrics import read_metrics
 from gpuagent.wire import EngineSettings, FailureReason, TrialSpec
-from gpuagent.wire.robustness import RobustnessCheck, RobustnessReport, RobustnessResult
+from gpuagent.wire.robustness import CHECKS, RobustnessCheck, RobustnessReport, RobustnessResult
 from gpuagent.wire.trial import ServeResult, TrialResult, VerifyResult
 from tests.gpuagent.load.mocks import running
 from tests.shared_data import SHARED, needs_shared
@@ -292,9 +291,7 @@ def test_what_a_dead_server_was_asked_says_nothing_more_about_it() -> None:
         RobustnessCheck(name=name, verdict="pass" if at < 4 else "fail", sentence="x")
         for at, name in enumerate(CHECKS)
     ]
-    plain = RobustnessReport(
-        url="u", model="m", started_at_s=0, duration_s=1, checks=tuple(lines)
-    )
+    plain = RobustnessReport(url="u", model="m", started_at_s=0, duration_s=1, checks=tuple(lines))
     assert _after_death(plain, None) == plain
     found = _after_death(plain, "long_prompt")
     assert [check.verdict for check in found.checks] == [
