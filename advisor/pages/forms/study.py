@@ -135,6 +135,14 @@ class StudyForm(forms.Form):
     boundary = _select(
         "Highest rate", [("false", "Not searched"), ("true", "Search it for each configuration")]
     )
+    robustness = _select(
+        "Robustness test",
+        [
+            ("", "At the end, not of an endpoint"),
+            ("true", "At the end: loads it beyond its limits"),
+            ("false", "No"),
+        ],
+    )
     prefix_cache = _select("Prefix cache", _OPEN_SWITCH)
     max_context = _number("Longest request", help_text=_ENGINES_CHOICE)
     tensor_parallel = _number("Tensor parallel", help_text=_ENGINES_CHOICE)
@@ -243,6 +251,7 @@ class StudyForm(forms.Form):
             "engine": self._engine(),
             "endpoint": (data["endpoint"] or None) if self._engine() == "openai" else None,
             "boundary": data["boundary"] == "true" and self._engine() in SERVERS,
+            "robustness": _SWITCH.get(data["robustness"]) if self._engine() in SERVERS else None,
             "current": self._current(),
             "goal": data["goal"] or "optimise",
             "profile": data["profile"] == "true",
@@ -367,6 +376,7 @@ _FIELDS = {
     "engine": "engine",
     "endpoint": "endpoint",
     "boundary": "boundary",
+    "robustness": "robustness",
     "goal": "goal",
     "profile": "profile",
     "budget_s": "budget_min",
