@@ -203,6 +203,8 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
     rate = workload.request_rate_per_s
     arrivals = f"{units.number(rate)} req/s" if rate else "one request after the other"
     lengths = f"input {workload.input_tokens.mean:,}, output {workload.output_tokens.mean:,} tokens"
+    if workload.shared_prefix_frac:
+        lengths += f", {units.percent(workload.shared_prefix_frac)} of each prompt shared"
     facts = [("Model", evidence.spec.model.label)]
     if evidence.device is not None:
         memory = evidence.device.memory_bytes

@@ -108,6 +108,12 @@ class StudySpec(WireModel):
         return self.engine in MANAGED_SERVERS if self.robustness is None else self.robustness
 
     @model_validator(mode="after")
+    def _prefix_fits(self) -> Self:
+        if self.workload.shared_prefix_frac and self.engine not in SERVERS:
+            raise ValueError(f"requests share a beginning at servers alone, not in {self.engine}")
+        return self
+
+    @model_validator(mode="after")
     def _robustness_fits(self) -> Self:
         if self.robustness and self.engine not in SERVERS:
             raise ValueError(f"a robustness test needs a server, and {self.engine} is none")

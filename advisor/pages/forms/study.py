@@ -106,6 +106,11 @@ class StudyForm(forms.Form):
     input_p95 = _number("Input, p95", help_text="Empty: always the mean. Cut at twice this.")
     output_mean = _number("Output, mean")
     output_p95 = _number("Output, p95", help_text="Empty: always the mean. Cut at twice this.")
+    shared_prefix = _number(
+        "Shared beginning",
+        help_text="Of every prompt, such as a system prompt. Empty: none.",
+        mode="decimal",
+    )
     dtype = _select(
         "Precision",
         [("auto", "As published"), *((d, d) for d in ("float32", "bfloat16", "float16"))],
@@ -245,6 +250,7 @@ class StudyForm(forms.Form):
                 "output_tokens": _length(data["output_mean"], data["output_p95"]),
                 "request_rate_per_s": data["request_rate"] or None,
                 "requests": data["requests"],
+                "shared_prefix_frac": self._shared_prefix(),
             },
             "targets": [row.payload() for row in self.rows],
             "agent": data["agent"] or None,
@@ -257,6 +263,14 @@ class StudyForm(forms.Form):
             "profile": data["profile"] == "true",
             "budget_s": budget * 60 if isinstance(budget, float) else budget,
         }
+
+    def _shared_prefix(self) -> float | str:
+        """Of servers alone: the field is not shown for others."""
+        text = self.cleaned_data["shared_prefix"]
+        if not text or self._engine() not in SERVERS:
+            return 0.0
+        share = _float(text)
+        return share / 100 if isinstance(share, float) else share
 
     def _engine(self) -> str:
         if self.kind == "simulated":
@@ -355,6 +369,7 @@ _FIELDS = {
     "workload.preset": "preset",
     "workload.request_rate_per_s": "request_rate",
     "workload.requests": "requests",
+    "workload.shared_prefix_frac": "shared_prefix",
     "workload.input_tokens.mean": "input_mean",
     "workload.input_tokens": "input_p95",
     "workload.output_tokens.mean": "output_mean",
