@@ -26,10 +26,8 @@ def _missing(evidence: StudyEvidence) -> str:
     spec = evidence.spec
     if spec.engine in ("transformers", "simulated"):
         return "A study of a server: an engine in the agent's process is not misused"
-    if not spec.tests_robustness:
-        return "A robustness test: choose it when submitting the study"
-    trial = next((t for t in evidence.trials if t.spec.experiment == "robustness"), None)
-    if trial is None and not evidence.finished:
+    planned = any(t.spec.experiment == "robustness" for t in evidence.trials)
+    if spec.tests_robustness and not planned and not evidence.finished:
         return "The end of the study, where the robustness test is run"
     return missing_trial(evidence, "robustness")
 

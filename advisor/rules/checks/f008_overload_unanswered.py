@@ -13,8 +13,8 @@ from gpuagent.wire.robustness import OverloadSeen
 ID = "overload-unanswered"
 _LIMIT = (
     "Limit what may wait, so that the rest is refused at once and can go elsewhere: "
-    "--max-num-queued-reqs in vLLM, --max-queued-requests in SGLang, or a limit at the gateway that "
-    "answers 429 with Retry-After."
+    "--max-num-queued-reqs in vLLM, --max-queued-requests in SGLang, or a limit at the gateway "
+    "that answers 429 with Retry-After."
 )
 
 

@@ -1,4 +1,4 @@
-"""Requests wait in front of the engine: HTTP, tokenizer and detokenizer take longer than it does."""
+"""Requests wait in front of the engine: HTTP, tokenizer and detokenizer are the limit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gpuagent.wire.serving import ServerTimeline
 from gpuagent.wire.trial import ServeResult
 
 ID = "front-end-bound"
-# Refreshed after each step; others refresh their gauges now and then.
-PROMPT_GAUGES = frozenset({"vllm", "imported"})
+# Its gauges are refreshed after each step, those of others now and then.
+PROMPT_GAUGES = frozenset({"vllm"})
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
@@ -34,7 +34,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             "requests give them."
         )
         return plain(ID, Verdict.CANNOT_TELL, title, summary=summary)
-    outside = max(0.0, 1 - sum(server) / sum(client))
+    outside = max(0.0, (sum(client) - sum(server)) / sum(client))
     item = EvidenceItem(
         text=f"Of {units.number(float(np.mean(client)))} requests in flight on average, "
         f"{units.percent(outside)} were neither running nor waiting in the engine",
@@ -76,7 +76,7 @@ def in_flight(
 ) -> tuple[list[int], list[float]]:
     """(client, server): requests in flight at each sample that has any and shows both gauges.
 
-    Requests that failed are left out on both sides where they ended is not known: at the client.
+    Requests that failed are left out at the client, since their end is not known.
     """
     spans = [(r.sent_s, r.token_s[-1]) for r in records if r.token_s and r.error is None]
     client, server = [], []

@@ -73,7 +73,7 @@ def test_a_misused_server_is_shown_on_its_trial_the_study_and_the_report(
     study = create_study(org, agent=agent, spec=spec(agent=agent.slug))
     found = make_robustness(
         died_after="long_prompt",
-        overload={},
+        seen={},
         long_prompt={"verdict": "fail", "sentence": f"It fell over {MARKUP}", "value": 500.0},
     )
     trial = create_trial(

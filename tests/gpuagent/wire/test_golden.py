@@ -215,7 +215,7 @@ MESSAGES: dict[str, WireModel] = {
         lease=LEASE, outcome=outcome(inside_builders.make_quantisation_result())
     ),
     "result_robustness": ResultRequest(
-        lease=LEASE, outcome=outcome(builders.make_robustness(overload={}))
+        lease=LEASE, outcome=outcome(builders.make_robustness(seen={}))
     ),
     "result_batching": ResultRequest(
         lease=LEASE, outcome=outcome(inside_builders.make_batching_result())
