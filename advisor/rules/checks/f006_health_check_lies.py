@@ -106,7 +106,8 @@ RULE = Rule(
     how_measured="/health before, during and after a robustness test, against real completions.",
     threshold="Fails when it does not answer 200, answers 200 while completions fail, or when more "
     f"than {HEALTH_BAD_MAX.value:g} checks of an overload are not answered within a second.",
-    source=HEALTH_BAD_MAX.source,
+    source="vLLM issue 39863 and llama.cpp issue 13281: /health 200 is no proof of an answer; "
+    f"{HEALTH_BAD_MAX.source}",
     when_not="Where nothing acts on the check, such as a server of one person.",
     needs=NEEDS,
     knobs=(),
