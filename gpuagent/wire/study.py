@@ -78,7 +78,10 @@ class StudySpec(WireModel):
             "simulated": (*set(EngineSettings.model_fields) - _REAL_SERVERS_ONLY,),
             "vllm": ("dtype", "threads", *SERVER_KNOBS),
             "sglang": ("dtype", *SERVER_KNOBS),
-            "transformers_serve": ("dtype", "attention", "threads"),
+            "transformers_serve": (
+                *("dtype", "attention", "threads"),
+                *("max_batched_tokens", "memory_share_frac", "cuda_graphs"),
+            ),
             "openai": (),
         }
         plain = EngineSettings()

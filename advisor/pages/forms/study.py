@@ -293,14 +293,11 @@ class StudyForm(forms.Form):
                 }
             if engine == "vllm":
                 real["threads"] = data["threads"] or None
-            share = _float(data["memory_share"]) if data["memory_share"] else None
             return {
                 "max_running": data["max_running"] or None,
-                "max_batched_tokens": data["max_batched_tokens"] or None,
-                "memory_share_frac": share / 100 if isinstance(share, float) else share,
                 "chunked_prefill": _SWITCH.get(data["chunked_prefill"]),
-                "cuda_graphs": _SWITCH.get(data["cuda_graphs"]),
                 "kv_dtype": data["kv_dtype"] or "auto",
+                **self._batching(),
                 **real,
             }
         if engine == "transformers_serve":
@@ -308,12 +305,23 @@ class StudyForm(forms.Form):
                 "dtype": data["dtype"] or "auto",
                 "attention": data["attention"] or "auto",
                 "threads": data["threads"] or None,
+                **self._batching(),
             }
         return {
             "dtype": data["dtype"] or "auto",
             "kv_cache": data["kv_cache"] != "false",
             "attention": data["attention"] or "auto",
             "threads": data["threads"] or None,
+        }
+
+    def _batching(self) -> dict[str, Any]:
+        """What every server with continuous batching can be told."""
+        data = self.cleaned_data
+        share = _float(data["memory_share"]) if data["memory_share"] else None
+        return {
+            "max_batched_tokens": data["max_batched_tokens"] or None,
+            "memory_share_frac": share / 100 if isinstance(share, float) else share,
+            "cuda_graphs": _SWITCH.get(data["cuda_graphs"]),
         }
 
     def _model(self) -> dict[str, Any]:

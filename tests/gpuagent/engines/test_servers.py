@@ -42,6 +42,10 @@ LOGS = [
      FailureReason.MODEL_UNSUPPORTED),
     ("Value error, The repository x contains custom code which must be executed to load", 1,
      FailureReason.MODEL_UNSAFE),
+    ("ValueError: Invalid values: max_batch_tokens = 8192, num_sectors = -28\nCB worker died", 1,
+     FailureReason.OUT_OF_MEMORY),
+    ("ValueError: Using a `device_map` requires `accelerate`. You can install it", 1,
+     FailureReason.AGENT_ERROR),
     ("something new", 1, FailureReason.ENGINE_ERROR),
     ("", -9, FailureReason.CHILD_KILLED),
 ]  # fmt: skip
