@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that need a real vLLM, the option parser of SGLang or `transformers serve`. Installs vLLM's CPU build and what the
-# other needs into an environment of their own where GPUAGENT_VLLM_PYTHON names none: vLLM pins
-# packages that the project does not.
+# Runs the tests that need a real vLLM, `transformers serve` or SGLang's option parser. Installs vLLM's
+# CPU build and what the others need into environments of their own where no variable names one:
+# the engines pin packages that the project does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
