@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that need a real vLLM or `transformers serve`. Installs vLLM's CPU build and what the
-# other needs into an environment of their own where GPUAGENT_VLLM_PYTHON names none: vLLM pins
-# packages that the project does not.
+# Runs the tests that need a real vLLM, `transformers serve` or SGLang's option parser. Installs vLLM's
+# CPU build and what the others need into environments of their own where no variable names one:
+# the engines pin packages that the project does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
@@ -21,6 +21,18 @@ if [ -z "${GPUAGENT_VLLM_PYTHON:-}" ]; then
   fi
   GPUAGENT_VLLM_PYTHON=$PWD/$ENGINES/bin/python
   export GPUAGENT_VLLM_PYTHON
+fi
+if [ -z "${GPUAGENT_SGLANG_SITE:-}" ]; then
+  if [ ! -e "$ENGINES-sglang/.installed" ]; then
+    echo "Installing SGLang without its dependencies into $ENGINES-sglang, for its option parser"
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps \
+      --target "$ENGINES-sglang" --upgrade sglang==0.5.23
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check \
+      --target "$ENGINES-sglang" orjson ipython traitlets
+    touch "$ENGINES-sglang/.installed"
+  fi
+  GPUAGENT_SGLANG_SITE=$PWD/$ENGINES-sglang
+  export GPUAGENT_SGLANG_SITE
 fi
 export GPUAGENT_TRANSFORMERS_PYTHON=${GPUAGENT_TRANSFORMERS_PYTHON:-$GPUAGENT_VLLM_PYTHON}
 "$PYTHON" -m pytest -m engines -n 0 tests/engines "$@"
