@@ -40,7 +40,8 @@ _FRAGMENT = re.compile(r"[a-z]{4,}")
 # Texts of plotly's boxes: they hold line breaks, and values as %{x}.
 _HOVER = re.compile(r"<br>|^%\{")
 _HOVER_WORD = re.compile(r"(?<![\w{])[A-Za-z][a-z]{3,}(?![\w}])")
-_NO_PROSE_START = ("/", "-", ".", "#", "SELECT", "%")
+_NO_PROSE_START = ("-", ".", "#", "SELECT", "%")
+_PATH = re.compile(r"/\S*(?: \S+){0,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,8 @@ def is_prose(text: str) -> bool:
     if _LONE_WORD.fullmatch(text):
         return True
     if "\\" in text or ("<" in text and ">" in text) or text.startswith(_NO_PROSE_START):
+        return False
+    if _PATH.fullmatch(text):
         return False
     literal = re.sub(r"\{\d+\}", "", text)
     return " " in text and re.search("[a-z]{2}", literal) is not None

@@ -422,7 +422,8 @@ def local_models(agents: Iterable[Agent]) -> list[tuple[str, str]]:
     holders: dict[str, list[str]] = {}
     for agent in agents:
         for model in agent.hello.models:
-            note = agent.slug if model.problem is None else f"{agent.slug}: {_('not usable')}"
+            unusable = _("not usable")
+            note = agent.slug if model.problem is None else f"{agent.slug}: {unusable}"
             holders.setdefault(model.name, []).append(note)
     return [(name, f"{name} ({', '.join(notes)})") for name, notes in sorted(holders.items())]
 
