@@ -56,7 +56,7 @@ _NBSP = "\u00a0"
 _STOPS = ".:"
 _WIDE = {",": "，", ";": "；", ":": "：", ".": "。"}
 _COMMA = re.compile("([,;:]) +(?=[\u4e00-\u9fff])")
-_STRONG_JOINT = re.compile(r"[.;:] ")
+_STRONG_JOINT = re.compile(r"[.,;:] ")
 _UNIT = re.compile(r"(?<=\d) (?=[A-Za-z%µ°])")
 _NO_SPACE = re.compile(f"(?<=[\u4e00-\u9fff{_SIGNS}]) +(?=[\u4e00-\u9fff{_SIGNS}])")
 _SPACE_MISSING = re.compile(
@@ -181,10 +181,12 @@ class Sentences:
         best = _unsaid(text)
         tried = 0
         for template in self._candidates(bare):
-            captures, stop = template.match(bare), end
+            # A placeholder at the start may hold a name, whose capital stays.
+            first = bare[:1] if template.literals[0] else text[:1]
+            captures, stop = template.match(first + bare[1:]), end
             if captures is None and end:
                 # The full stop may belong to the template, with a placeholder behind it.
-                captures, stop = template.match(_lower(text)), ""
+                captures, stop = template.match(first + text[1:]), ""
             if captures is None:
                 continue
             said = [self._captured(capture, depth, names) for capture in captures]
@@ -205,7 +207,7 @@ class Sentences:
             return Said(capture, 0.0, 0)
         said = self._resolve(inner, depth + 1, names)
         if _STRONG_JOINT.search(inner):
-            # Two sentences in one placeholder are seldom what the template meant.
+            # Two parts of a text in one placeholder are seldom what the template meant.
             said = said._replace(parts=said.parts + 2)
         if said.text == inner:
             # One word that nothing explains is most often a name.
@@ -241,7 +243,8 @@ class Sentences:
         for template in self._candidates(bare):
             if template.length <= _TELLING:
                 break
-            found = template.match_head(bare)
+            first = bare[:1] if template.literals[0] else text[:1]
+            found = template.match_head(first + bare[1:])
             if found is None or bare[found[1] : found[1] + 1] != " ":
                 continue
             said = [self._captured(capture, depth, names) for capture in found[0]]

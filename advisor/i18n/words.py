@@ -46,4 +46,6 @@ COMPOSED = (
     "{0} and {1} more",
     "{0} falls from {1} to {2} in trial {3}",
     "{0} rises from {1} to {2} in trial {3}",
+    "One token takes {0} with {1} in flight and {2} with {3}",
+    "The first token comes after {0} with {1} in flight and {2} with {3}",
 )
