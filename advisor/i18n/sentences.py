@@ -27,6 +27,7 @@ LONGEST = 2_000
 _DEEPEST = 4
 _MOST_CANDIDATES = 24
 _MOST_PIECES = 14
+_TOLERATED = 0.34
 _MOST_WORDS = 24
 _LONGEST_RUN = 6
 _REMEMBERED = 20_000
@@ -167,7 +168,7 @@ class Sentences:
             others = (self._by_mark, self._by_head, self._by_pieces)
             best = min((best, *(way(text, depth, names) for way in others)), key=_cost)
         # Half a translation is harder to read than the original.
-        return best if best.left <= 0.5 * as_it_is.left else as_it_is
+        return best if best.left <= _TOLERATED * as_it_is.left else as_it_is
 
     def _looked_up(self, text: str) -> str | None:
         found = self._exact.get(text)

@@ -183,7 +183,7 @@ def _what_to_change(document: ReportDocument) -> Html | None:
             "li",
             el("strong", f"{cells.dot(f.title)} "),
             *(f"{text} " for text in cells.finding_sentences(f)),
-            el("code", Verbatim(f.change.text)) if f.change is not None else None,
+            el("code", f.change.text) if f.change is not None else None,
         )
         for f in failing
     ]

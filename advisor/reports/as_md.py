@@ -124,7 +124,7 @@ def _what_to_change(document: ReportDocument) -> list[str]:
         parts = [f"**{text(cells.dot(finding.title))}**"]
         parts += [text(sentence) for sentence in cells.finding_sentences(finding)]
         if finding.change is not None:
-            parts.append(code(finding.change.text))
+            parts.append(code(spoken(finding.change.text)))
         items.append(" ".join(parts))
     return [heading("What to change"), _list(items, "1.")]
 
