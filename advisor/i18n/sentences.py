@@ -156,6 +156,8 @@ class Sentences:
     # --- one text ------------------------------------------------------------------------------
 
     def _resolved(self, text: str, depth: int, names: Names) -> Said:
+        if text in names:
+            return Said(text, 0.0, 0)
         found = self._looked_up(text)
         if found is not None:
             return Said(found, 0.0, 1)
@@ -204,7 +206,7 @@ class Sentences:
 
     def _captured(self, capture: str, depth: int, names: Names) -> Said:
         inner = capture.strip()
-        if not inner or inner in names:
+        if not inner:
             return Said(capture, 0.0, 0)
         said = self._resolve(inner, depth + 1, names)
         if _STRONG_JOINT.search(inner):

@@ -36,16 +36,19 @@ class LanguageMiddleware(LocaleMiddleware):
         return super().process_response(request, response)
 
 
-def said(value: Any) -> Any:
+def said(value: Any, name: str = "") -> Any:
     """A text, or each text of a list, in the active language. Anything else as it is.
+
+    name: what a user named; it stays as it is where the text holds it.
 
     What is marked as safe is markup, and is left alone; the result is never marked.
     """
     if isinstance(value, list | tuple):
-        return [said(one) for one in value]
+        return [said(one, name) for one in value]
     if not isinstance(value, str) or isinstance(value, SafeString):
         return value
-    text = say(str(value), translation.get_language() or settings.LANGUAGE_CODE)
+    names = frozenset({name}) if name else frozenset()
+    text = say(str(value), translation.get_language() or settings.LANGUAGE_CODE, names)
     # Words of a module's tables are marked for Django, but were read before there was a reader.
     return translation.gettext(text) if text and text == value else text
 

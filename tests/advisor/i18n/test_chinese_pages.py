@@ -10,7 +10,8 @@ from django.test import Client
 from advisor.accounts.models import Org, User
 from advisor.fleet.models import Agent
 from advisor.studies.models import Study
-from tests import factories
+from gpuagent.wire import LocalModel
+from tests import builders, factories
 from tests.advisor.i18n.english import english_left
 
 # Names in texts, which stay as they are: the sample study's own, tools, GPUs, sources.
@@ -83,10 +84,12 @@ def test_no_english_sentence_is_left_on_a_finished_study(browser: Client, agent:
 
 
 def test_data_stays_english(browser: Client, org: Org, agent: Agent) -> None:
-    study = factories.create_study(org, agent=agent, name="Running")
+    spec = builders.make_study_spec(model=LocalModel(name="Baseline"))
+    study = factories.create_study(org, agent=agent, name="Running", spec=spec)
     page = browser.get(f"/studies/{study.pk}/").content.decode()
-    # A study that is called as a word of the product keeps its name.
+    # A study that is called as a word of the product keeps its name; so does its model.
     assert "<title>Running ·" in page
+    assert "<dd>Baseline</dd>" in page
     answer = browser.get(f"/api/v1/studies/{study.pk}")
     assert "Content-Language" not in answer.headers
     assert answer.json()["name"] == "Running"
