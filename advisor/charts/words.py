@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from advisor.charts.base import Chart, Column
 from advisor.charts.figure import Figure
 
 Say = Callable[[str], str]
@@ -18,29 +16,17 @@ _PLACES = frozenset({"x", "y"})
 _TAG = re.compile(r"(<[^>]*>)")
 
 
-def said_figure(figure: Figure, say: Say) -> Figure:
-    """A copy whose titles, labels, names of series and hover texts went through `say`."""
-    data = [_said(trace, say) for trace in figure["data"]]
+def said_figure(figure: Figure, say: Say, *, points: bool = True) -> Figure:
+    """A copy whose titles, labels, names of series and hover texts went through `say`.
+
+    points: also the texts of single points; without, for thousands of them that are names.
+    """
+    data = [_said(trace, say) if points else dict(trace) for trace in figure["data"]]
     for trace in data:
         # Elsewhere a `name` is for the code: svg.py asks for it.
         if isinstance(trace.get("name"), str):
             trace["name"] = say(trace["name"])
     return {**figure, "data": data, "layout": _said(figure["layout"], say)}
-
-
-def said_chart(chart: Chart, say: Say) -> Chart:
-    """The whole chart, with its title, note and table."""
-    return replace(
-        chart,
-        short=say(chart.short),
-        title=say(chart.title),
-        note=say(chart.note),
-        label=say(chart.label),
-        figure=None if chart.figure is None else said_figure(chart.figure, say),
-        columns=tuple(Column(say(column.name), column.numeric) for column in chart.columns),
-        rows=tuple(tuple(say(cell) for cell in row) for row in chart.rows),
-        empty_reason=chart.empty_reason and say(chart.empty_reason),
-    )
 
 
 def _said(value: Any, say: Say, key: str = "") -> Any:

@@ -97,7 +97,7 @@ class Template:
             return None
         captures = []
         for literal in middle:
-            at = text.find(literal, start, end)
+            at = _find(literal, text, start, end)
             if at < 0:
                 return None
             captures.append(text[start:at])
@@ -114,7 +114,7 @@ class Template:
             return None
         captures, start = [], len(first)
         for literal in rest:
-            at = text.find(literal, start)
+            at = _find(literal, text, start, len(text))
             if at < 0:
                 return None
             captures.append(text[start:at])
@@ -123,6 +123,14 @@ class Template:
 
     def fill(self, captures: Sequence[str]) -> str:
         return "".join(p if isinstance(p, str) else captures[p] for p in self.pieces)
+
+
+def _find(literal: str, text: str, start: int, end: int) -> int:
+    """As `str.find`, but a lone point or comma inside a number is a part of the number."""
+    at = text.find(literal, start, end)
+    while at > 0 and literal in (".", ",") and text[at - 1 : at + 2 : 2].isdigit():
+        at = text.find(literal, at + 1, end)
+    return at
 
 
 def _pieces(text: str) -> list[str | int]:

@@ -45,10 +45,13 @@ def said(value: Any, name: str = "") -> Any:
     """
     if isinstance(value, list | tuple):
         return [said(one, name) for one in value]
-    if not isinstance(value, str) or isinstance(value, SafeString):
+    if not isinstance(value, str) or isinstance(value, SafeString) or value == name:
         return value
-    names = frozenset({name}) if name else frozenset()
-    text = say(str(value), translation.get_language() or settings.LANGUAGE_CODE, names)
+    text = say(
+        str(value),
+        translation.get_language() or settings.LANGUAGE_CODE,
+        frozenset({name}) if name else frozenset(),
+    )
     # Words of a module's tables are marked for Django, but were read before there was a reader.
     return translation.gettext(text) if text and text == value else text
 

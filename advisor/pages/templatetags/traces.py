@@ -57,5 +57,5 @@ def own_svg(text: str) -> SafeString:
 def figure_data(figure: dict[str, Any]) -> SafeString:
     """A figure as JSON that is safe inside a script element."""
     return escape_json(
-        json.dumps(said_figure(figure, said), separators=(",", ":"), allow_nan=False)
+        json.dumps(said_figure(figure, said, points=False), separators=(",", ":"), allow_nan=False)
     )
