@@ -34,7 +34,7 @@ _GETTEXT = {"gettext", "_", "gettext_lazy", "ngettext", "pgettext"}
 _LOGGING = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 _NO_TEXT = {"compile", "getLogger", "AssertionError", "TypeError", "NotImplementedError"}
 _NOT_SHOWN = _GETTEXT | _LOGGING | _NO_TEXT
-_LONE_WORD = re.compile(r"[A-Z][a-z]{2,}")
+_LONE_WORD = re.compile(r"[A-Z][a-z]{2,}(?:-[a-z]{2,})*")
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(\d+)\}")
 _FRAGMENT = re.compile(r"[a-z]{4,}")
 # Texts of plotly's boxes: they hold line breaks, and values as %{x}.

@@ -63,7 +63,7 @@ _NO_SPACE = re.compile(f"(?<=[\u4e00-\u9fff{_SIGNS}]) +(?=[\u4e00-\u9fff{_SIGNS}
 _SPACE_MISSING = re.compile(
     "(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9%])(?=[\u4e00-\u9fff])"
 )
-_NUMBERED = re.compile(r"([−–+≤≥<>~]?\s?[\d][\d.,]*[\s\u00a0])(\D.*)", re.DOTALL)
+_NUMBERED = re.compile(r"([−–+≤≥<>~]?\s?[\d][\d.,]*[\s\u00a0])([A-Za-z].*)", re.DOTALL)
 
 
 class Said(NamedTuple):
@@ -190,7 +190,7 @@ class Sentences:
             if captures is None and end:
                 # The full stop may belong to the template, with a placeholder behind it.
                 captures, stop = template.match(first + text[1:]), ""
-            if captures is None:
+            if captures is None or not template.tells(captures):
                 continue
             said = [self._captured(capture, depth, names) for capture in captures]
             left = sum(one.left for one in said)
@@ -221,7 +221,8 @@ class Sentences:
         """What stands behind a number or before a bracket: "3 failing", "Peak (measured)"."""
         if numbered := _NUMBERED.fullmatch(text):
             rest = self._resolve(numbered[2], depth + 1, names)
-            return rest._replace(text=f"{numbered[1]}{rest.text}")
+            # Dearer than a template, which knows where the number belongs.
+            return Said(f"{numbered[1]}{rest.text}", rest.left, rest.parts + 1)
         if aside := _ASIDE.fullmatch(text):
             said, inner = (self._resolve(aside[n], depth + 1, names) for n in (1, 2))
             end = "。" if aside[3] else ""
@@ -249,6 +250,8 @@ class Sentences:
             first = bare[:1] if template.literals[0] else text[:1]
             found = template.match_head(first + bare[1:])
             if found is None or bare[found[1] : found[1] + 1] != " ":
+                continue
+            if not template.tells(found[0]):
                 continue
             said = [self._captured(capture, depth, names) for capture in found[0]]
             rest = self._resolve(text[found[1] + 1 :], depth + 1, names)

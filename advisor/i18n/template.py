@@ -11,6 +11,7 @@ _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 
 
 _BRACKETS = re.compile(r" ?[(（]([^()（）]+)[)）]")
+_GRAMMAR = re.compile(r"[a-z' ]{0,12}")
 _MARK = re.compile(r"^(?:[,;:]|and|but) |^[，；：]")
 
 
@@ -120,6 +121,13 @@ class Template:
             captures.append(text[start:at])
             start = at + len(literal)
         return tuple(captures), start
+
+    def tells(self, captures: Sequence[str]) -> bool:
+        """Whether the translation leaves nothing out but a plural "s", a verb or the like."""
+        return all(
+            index in self.pieces or _GRAMMAR.fullmatch(capture)
+            for index, capture in enumerate(captures)
+        )
 
     def fill(self, captures: Sequence[str]) -> str:
         return "".join(p if isinstance(p, str) else captures[p] for p in self.pieces)
