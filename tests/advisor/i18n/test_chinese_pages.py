@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from advisor.accounts.models import Org, User
 from advisor.fleet.models import Agent
+from advisor.i18n import say as language_say
+from advisor.pages import language
 from advisor.studies.models import Study
 from gpuagent.wire import LocalModel
 from tests import builders, factories
@@ -63,8 +68,26 @@ def test_no_english_sentence_is_left(browser: Client, agent: Agent) -> None:
     )
 
 
+NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Every text that a page says, with its translation."""
+    found: dict[str, str] = {}
+
+    def recording(text: str, *args: Any) -> str:
+        found[text] = language_say(text, *args)
+        return found[text]
+
+    monkeypatch.setattr(language, "say", recording)
+    return found
+
+
 @pytest.mark.services
-def test_no_english_sentence_is_left_on_a_finished_study(browser: Client, agent: Agent) -> None:
+def test_a_finished_study_has_no_english_and_the_same_numbers(
+    browser: Client, agent: Agent, said: dict[str, str]
+) -> None:
     browser.post("/studies/sample/")
     study = Study.objects.get()
     trials = [str(trial.pk) for trial in study.trials.order_by("ordinal")]
@@ -81,6 +104,13 @@ def test_no_english_sentence_is_left_on_a_finished_study(browser: Client, agent:
             f"/rules/{study.findings.first().rule_id}/",
         ),
     )
+    changed = {
+        text: translated
+        for text, translated in said.items()
+        if Counter(NUMBER.findall(text)) != Counter(NUMBER.findall(translated))
+    }
+    assert len(said) > 500
+    assert not changed
 
 
 def test_data_stays_english(browser: Client, org: Org, agent: Agent) -> None:
