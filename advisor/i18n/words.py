@@ -16,7 +16,7 @@ WORDS = (
     *("two", "three", "four", "five", "six", "seven", "eight", "nine"),
     *("the target", "both targets", "changing"),
     *("mean", "peak", "gaps", "steps", "runs", "warning", "minutes", "hours"),
-    *("to", "from", "reading", "readings", "Trade-off", "Warm-up"),
+    *("to", "from", "reading", "readings", "Trade-off", "Warm-up", "process"),
     *("batching", "calibrate", "quantisation", "robustness", "serve", "profile"),
     *("attention", "cost and energy", "kernels", "measurement", "memory", "parallelism"),
     *("precision", "scheduling", "stability", "targets"),
