@@ -19,6 +19,7 @@ from advisor.pages.present.targets import TargetCell, target_cells
 from advisor.pages.present.trials import TrialsTable, trials_table
 from advisor.reports import words
 from advisor.reports.document import study_facts
+from advisor.reports.method import cancelled_note
 from advisor.rules.rule import Finding
 from advisor.scenarios import SCENARIOS
 from advisor.studies.models import Study
@@ -55,6 +56,8 @@ class StudyPage:
     unknown: tuple[str, ...]
     ordinals: dict[str, int]
     """Trial id -> its number, for links."""
+    cancelled: str
+    """Which trials were taken out of it."""
     failure: str
     """What stopped the study where no trial succeeded."""
 
@@ -99,6 +102,7 @@ def build(view: StudyView) -> StudyPage:
         known=verdict.known,
         unknown=verdict.unknown,
         ordinals={t.trial_id: t.ordinal for t in evidence.trials},
+        cancelled=cancelled_note(evidence),
         failure=_failure(view),
     )
 

@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from advisor.charts import Chart, ChartInput, chart
 from advisor.charts.telemetry import charts as telemetry_charts
+from advisor.errors import Conflict
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.fleet.selectors import telemetry_window
-from advisor.pages.access import reading
+from advisor.pages.access import actor_of, reading, writing
 from advisor.pages.present import telemetry
 from advisor.pages.present import trials as present
 from advisor.pages.present.profiles import profile_page
@@ -23,6 +26,7 @@ from advisor.reports import words
 from advisor.studies.evidence import build_evidence
 from advisor.studies.models import Trial
 from advisor.studies.selectors import trial_get
+from advisor.studies.services import trial_cancel
 
 TABS = {
     "timing": _("Timing"),
@@ -82,6 +86,18 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     if section is not None:
         context |= section(trial, seen, evidence)
     return render(request, "pages/trial.html", context)
+
+
+@writing
+def trial_cancel_view(request: HttpRequest, trial_id: UUID) -> HttpResponse:
+    trial = trial_get(org=request.org, trial_id=trial_id)
+    try:
+        trial_cancel(trial=trial, actor=actor_of(request))
+    except Conflict as error:
+        messages.warning(request, error.message)
+    else:
+        messages.info(request, gettext("Cancelled. The study goes on without this trial."))
+    return redirect("trial", trial_id=trial.pk)
 
 
 def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:

@@ -63,3 +63,20 @@ def test_the_form_offers_the_servers_that_an_agent_has(browser: Client, org: Org
     page = browser.get("/studies/new/").content.decode()
     assert "vLLM server" in page
     assert f"prod ({agent.slug})" in page
+
+
+def test_members_cancel_one_trial_and_the_page_says_so(
+    member: Client, viewer: Client, org: Org
+) -> None:
+    study = create_study(org, agent=create_agent(org))
+    trial = create_trial(study)
+    create_trial(study)
+    url = f"/trials/{trial.pk}/cancel/"
+    for page in (f"/trials/{trial.pk}/", f"/studies/{study.pk}/"):
+        assert url in member.get(page).content.decode()
+        assert url not in viewer.get(page).content.decode()
+    assert viewer.post(url).status_code == 403
+    assert "goes on without this trial" in member.post(url, follow=True).content.decode()
+    page = member.get(f"/studies/{study.pk}/").content.decode()
+    assert "Trial 1 was cancelled" in page
+    assert url not in page
