@@ -46,7 +46,7 @@ test: $(STAMP) ## the test suite (hermetic, under 5 minutes on 2 cores)
 test-services: $(STAMP) ## the dispatch, API and tenancy tests on PostgreSQL and Redis
 	PYTHON=$(BIN)/python scripts/test_services.sh
 
-test-engines: $(STAMP) ## a real vLLM on this CPU (installed on first use)
+test-engines: $(STAMP) ## a real vLLM on this CPU, SGLang's real parser (installed on first use)
 	PYTHON=$(BIN)/python BASE=$(PYTHON) scripts/test_engines.sh
 
 test-e2e: $(E2E_STAMP) ## the dashboard in headless Chromium

@@ -20,6 +20,7 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
+from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
     KvCacheResult,
@@ -46,6 +47,7 @@ Measurement = TypeVar(
     QuantisationResult,
     BatchingResult,
     ServeResult,
+    RobustnessResult,
 )
 
 
@@ -54,6 +56,7 @@ class DeviceFacts:
     """The hardware of the study's agent. `kind` is "cpu" where it has no usable GPU.
 
     ceilings: what its last calibration measured; ceilings_before: the one before that.
+    experiments: what the agent can run; None where that is not known.
     """
 
     agent: str
@@ -63,6 +66,7 @@ class DeviceFacts:
     memory_bytes: int | None
     ceilings: Ceilings | None = None
     ceilings_before: Ceilings | None = None
+    experiments: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

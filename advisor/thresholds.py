@@ -380,6 +380,73 @@ STEPS_MIXED_MAX = Threshold(
     source="own choice: near a third of the gaps a percentile from p70 on sees the mixed steps",
     date="2026-12-02",
 )
+COUNT_TOLERANCE = Threshold(
+    id="count-tolerance",
+    value=0.01,
+    unit="share",
+    meaning="token counts of client and server may differ by this much; requests not at all",
+    source="own choice: tokens at the border of the window, special tokens of a chat template",
+    date="2026-12-03",
+)
+PREFIX_HIT_MIN = Threshold(
+    id="prefix-hit-min",
+    value=0.5,
+    unit="share of what the prompts share",
+    meaning="a prefix cache that answers for less than this of the shared tokens is hardly used",
+    source="own choice: whole blocks and a few evictions leave far more than half",
+    date="2026-12-03",
+)
+SPEC_ACCEPTANCE_MIN = Threshold(
+    id="spec-acceptance-min",
+    value=0.3,
+    unit="share of drafted tokens",
+    meaning="below it speculation repeats more work than it saves once requests share steps",
+    source="own choice after Leviathan et al. 2023 (arXiv 2211.17192), corollary 3.9: speculation "
+    "helps where a draft is accepted more often than it costs; the drafts of the paper cost 0.02 "
+    "to 0.11 of a step, and their check is not free once steps are full",
+    date="2026-12-03",
+)
+SPEC_ACCEPTANCE_GOOD = Threshold(
+    id="spec-acceptance-good",
+    value=0.6,
+    unit="share of drafted tokens",
+    meaning="from it on speculation pays at a low load",
+    source="own choice after table 2 of the same paper: speed-ups of 1.4 to 3.4 came with "
+    "acceptance of 0.53 to 0.82 per token",
+    date="2026-12-03",
+)
+FRONT_END_MAX_SHARE = Threshold(
+    id="front-end-max-share",
+    value=0.3,
+    unit="share of the requests in flight",
+    meaning="above it requests spend much of their life outside of the engine's scheduler",
+    source="own choice: gauges lag by a step, and a network adds its way; a third is neither",
+    date="2026-12-03",
+)
+FRONT_END_MIN_SAMPLES = Threshold(
+    id="front-end-min-samples",
+    value=10,
+    unit="samples",
+    meaning="fewer samples of the gauges say nothing about a mean",
+    source="own choice: ten seconds of load",
+    date="2026-12-03",
+)
+HEALTH_BAD_MAX = Threshold(
+    id="health-bad-max",
+    value=2,
+    unit="health checks",
+    meaning="so many may fail under load; the third in a row restarts a container",
+    source="Kubernetes probe defaults: timeoutSeconds 1, failureThreshold 3",
+    date="2026-12-03",
+)
+OVERLOAD_MAX_WAIT = Threshold(
+    id="overload-max-wait",
+    value=60,
+    unit="s",
+    meaning="a request that waits longer is cut off on its way, and is computed for nobody",
+    source="nginx documentation: proxy_read_timeout is 60 s by default",
+    date="2026-12-03",
+)
 
 THRESHOLDS: tuple[Threshold, ...] = (
     KV_CACHE_MIN_GAIN,
@@ -426,4 +493,12 @@ THRESHOLDS: tuple[Threshold, ...] = (
     CACHE_STARVED_MAX,
     STEPS_EAGER_MAX,
     STEPS_MIXED_MAX,
+    COUNT_TOLERANCE,
+    PREFIX_HIT_MIN,
+    SPEC_ACCEPTANCE_MIN,
+    SPEC_ACCEPTANCE_GOOD,
+    FRONT_END_MAX_SHARE,
+    FRONT_END_MIN_SAMPLES,
+    HEALTH_BAD_MAX,
+    OVERLOAD_MAX_WAIT,
 )

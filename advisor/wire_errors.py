@@ -15,6 +15,7 @@ SPEC = "__all__"
 
 _TAGS = frozenset(
     {"hub", "local", "config", "simulated", "baseline", "kv_cache", "profile", "verify", "serve"}
+    | {"robustness"}
 )
 _TAGGED = frozenset({"model", "measurements"})
 

@@ -129,6 +129,10 @@ def snapshot(
     )
 
 
+_SERVING_EXTRA = ("fastapi", "uvicorn", "accelerate")
+"""Packages of transformers' extra `serving` without which the server does not start."""
+
+
 def server_versions() -> dict[str, str]:
     """Servers that this agent can start, with the version that each would run."""
     found = {}
@@ -146,7 +150,7 @@ def server_versions() -> dict[str, str]:
 def _can_serve(variable: str) -> bool:
     """Whether transformers' extra `serving` is there: the command refuses to start without."""
     python = python_of("transformers", variable)
-    return all(package_version_of(python, name) for name in ("fastapi", "uvicorn"))
+    return all(package_version_of(python, name) for name in _SERVING_EXTRA)
 
 
 def endpoint_names() -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Canonical knobs as options of the serving engines: one table for starting and for printing. Pure.
 
-The spellings are those of vLLM 0.32 and 0.33 and of SGLang 0.5.23; the tests check every one of
-them against the catalogues that were written out of the engines' own parsers.
+The spellings are those of vLLM 0.32 and 0.33, of SGLang 0.5.23 and of `transformers serve` 5.19;
+the tests check the first two against the catalogues that were written out of their parsers.
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ FLAGS: dict[str, dict[str, Flag | Switch]] = {
     "transformers_serve": {
         "dtype": Flag("--dtype"),
         "attention": Flag("--attn-implementation"),
+        "max_batched_tokens": Flag("--cb-max-batch-tokens"),
+        "memory_share_frac": Flag("--cb-max-memory-percent"),
+        "cuda_graphs": Switch(("--cb-use-cuda-graph",), ("--no-cb-use-cuda-graph",)),
     },
 }
 """engine -> knob -> option, for a value that differs from "the engine's choice"."""

@@ -41,6 +41,7 @@ from gpuagent.wire.inside import (
     QuantisationConfig,
 )
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
+from gpuagent.wire.robustness import CHECKS, RobustnessConfig, RobustnessResult
 from gpuagent.wire.trial import (
     AbRun,
     BaselineConfig,
@@ -58,6 +59,7 @@ from gpuagent.wire.trial import (
     ProfiledShare,
     ProfileResult,
     RecordedTrace,
+    ServeResult,
     TraceFinding,
     VerifyConfig,
     VerifyResult,
@@ -507,6 +509,48 @@ def make_result(measurements: Measurements, **overrides: Any) -> TrialResult:
     return TrialResult(**{**fields, **overrides})
 
 
+def make_served(result: BaselineResult | None = None, **served: Any) -> ServeResult:
+    """A vLLM server that gave `result`. served: fields of `ServedEngine`."""
+    result = result or make_baseline_result(arrivals="closed_loop")
+    fields = {"engine": "vllm", "version": "0.33.0", "ready_s": {"value": 50.0}, **served}
+    return ServeResult.model_validate(
+        {**result.model_dump(), "experiment": "serve", "cells": (), "served": fields}
+    )
+
+
+def make_robustness(
+    *, died_after: str | None = None, seen: dict[str, Any] | None = None, **lines: Any
+) -> RobustnessResult:
+    """A vLLM server that took everything well, but for `lines`: name -> a verdict, or fields of
+    the check. seen: fields of what the overload showed; {} takes the usual ones."""
+    checks = []
+    for name in CHECKS:
+        given = lines.get(name, "pass")
+        fields = {"verdict": given} if isinstance(given, str) else given
+        sentence = f"{name} was looked at"
+        checks.append({"name": name, "verdict": "pass", "sentence": sentence, **fields})
+    usual = {
+        "sent": 64, "answered": 40, "refused": 24, "with_hint": 24, "failed": 0, "slowest_s": 4.0,
+        "running_peak": 16, "waiting_peak": 24, "health_asked": 8, "health_bad": 0,
+        "health_slowest_s": 0.02,
+    }  # fmt: skip
+    return RobustnessResult.model_validate(
+        {
+            "model": make_loaded().model_dump(),
+            "served": {"engine": "vllm", "version": "0.33.0", "ready_s": {"value": 50.0}},
+            "report": {
+                "url": "vllm", "model": "model", "engine": "vllm", "started_at_s": 1.0,
+                "duration_s": 30.0, "checks": checks, "health_at_end": 200,
+                "overload": None if seen is None else usual | seen,
+            },
+            "memory_before_bytes": {"value": 4e9},
+            "memory_after_bytes": {"value": 4.1e9},
+            "died_after": died_after,
+            "died_why": None if died_after is None else "vllm ended with code 1",
+        }
+    )  # fmt: skip
+
+
 def make_failure(
     reason: FailureReason = FailureReason.OUT_OF_MEMORY, message: str = "cannot allocate 2.1 GiB"
 ) -> Failure:
@@ -579,6 +623,8 @@ def _config_for(measurements: Measurements | None) -> ExperimentConfig:
         return ProfileConfig()
     if isinstance(measurements, VerifyResult):
         return VerifyConfig(candidate=measurements.candidate)
+    if isinstance(measurements, RobustnessResult):
+        return RobustnessConfig()
     if isinstance(measurements, InsideResult):
         return _INSIDE[measurements.experiment]()
     return BaselineConfig()

@@ -89,7 +89,10 @@ def _transformers_serve_lines(
     model: ModelRef, settings: EngineSettings, current: EngineSettings
 ) -> tuple[LaunchLine, ...]:
     differs = current.differences(settings)
-    lines = [LaunchLine(shlex.join(["transformers", "serve", model.label]))]
+    lines = [
+        LaunchLine(shlex.join(["transformers", "serve", model.label])),
+        LaunchLine("    --continuous-batching"),
+    ]
     lines += [
         LaunchLine(f"    {shlex.join(words)}", knob in differs)
         for knob, words in knob_options("transformers_serve", settings).items()

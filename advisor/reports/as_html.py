@@ -21,6 +21,7 @@ from advisor.reports.document import (
     TrialRow,
 )
 from advisor.reports.markup import Html, el, join, status, table
+from advisor.reports.robustness import WORDS
 from advisor.rules.rule import Verdict
 
 _CSS = Path(__file__).resolve().parents[2] / "static" / "css"
@@ -84,6 +85,7 @@ def _paper(document: ReportDocument) -> Html:
         _knobs(document),
         _charts(document),
         _trials(document),
+        _robustness(document),
         _lines("How it was measured", document.method),
         el("h2", "Environment") if document.environment else None,
         _pairs(document.environment) if document.environment else None,
@@ -269,6 +271,20 @@ def _trial_cells(trial: TrialRow, targets: tuple[TargetRow, ...]) -> list[str]:
         *cells.trial_values(trial, targets),
         outcome,
     ]
+
+
+def _robustness(document: ReportDocument) -> Html | None:
+    part = document.robustness
+    if part is None:
+        return None
+    rows = [[line.name, status(*WORDS[line.verdict]), line.sentence] for line in part.lines]
+    notes = [el("li", note) for note in part.notes]
+    return join(
+        el("h2", "Robustness"),
+        el("p", f"{part.summary}. Trial {part.trial}: {part.title}."),
+        table("Robustness", cells.ROBUSTNESS_COLUMNS, rows, wraps=True),
+        el("ul", *notes, class_="plain"),
+    )
 
 
 def _lines(title: str, lines: tuple[str, ...]) -> Html | None:

@@ -8,6 +8,7 @@ from advisor.charts import figure
 from advisor.knobs import knob_name, knob_text
 from advisor.reports import cells, words
 from advisor.reports.document import ChartPart, Fact, ReportDocument
+from advisor.reports.robustness import WORDS
 from advisor.rules.rule import Verdict
 from advisor.units import DASH
 
@@ -32,6 +33,7 @@ def to_md(document: ReportDocument) -> bytes:
         *_knobs(document),
         *_charts(document),
         *_trials(document),
+        *_robustness(document),
         *_lines("How it was measured", document.method),
     ]
     if document.environment:
@@ -187,6 +189,19 @@ def _trials(document: ReportDocument) -> list[str]:
         for trial in document.trials
     ]
     return ["## Trials", _table(columns, rows)]
+
+
+def _robustness(document: ReportDocument) -> list[str]:
+    part = document.robustness
+    if part is None:
+        return []
+    rows = [[line.name, WORDS[line.verdict][1], line.sentence] for line in part.lines]
+    return [
+        "## Robustness",
+        text(f"{part.summary}. Trial {part.trial}: {part.title}."),
+        _table(cells.ROBUSTNESS_COLUMNS, rows),
+        _list([text(note) for note in part.notes]),
+    ]
 
 
 def _lines(title: str, lines: tuple[str, ...]) -> list[str]:

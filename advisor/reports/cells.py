@@ -144,6 +144,7 @@ def made_by(document: ReportDocument) -> str:
     )
 
 
+ROBUSTNESS_COLUMNS = [(name, False) for name in ("Misuse", "Result", "What was seen")]
 KNOB_COLUMNS = [(name, False) for name in ("Setting", "Change", "vLLM", "SGLang", "Why")]
 
 

@@ -21,6 +21,7 @@ from advisor.exports.launch import launch_lines
 from advisor.knobs import settings_text
 from advisor.presets import PRESETS
 from advisor.reports.method import environment_lines, limit_lines, method_lines
+from advisor.reports.robustness import RobustnessPart, study_robustness
 from advisor.rules.rule import Finding
 from advisor.scenarios import SCENARIOS
 from advisor.targets import TargetStatus, TargetVerdict, target_name, target_statuses
@@ -155,6 +156,7 @@ class ReportDocument(_Value):
     findings: tuple[Finding, ...]
     charts: tuple[ChartPart, ...]
     trials: tuple[TrialRow, ...]
+    robustness: RobustnessPart | None = None
     method: tuple[str, ...]
     environment: tuple[Fact, ...]
     limits: tuple[str, ...]
@@ -188,6 +190,7 @@ def report_document(
         findings=tuple(findings),
         charts=tuple(_chart(c) for c in charts),
         trials=tuple(trial_row(t, evidence) for t in evidence.trials),
+        robustness=study_robustness(evidence),
         method=method_lines(evidence),
         environment=tuple(Fact(name=n, value=v) for n, v in environment_lines(evidence)),
         limits=limit_lines(evidence, verdict),
@@ -200,6 +203,8 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
     rate = workload.request_rate_per_s
     arrivals = f"{units.number(rate)} req/s" if rate else "one request after the other"
     lengths = f"input {workload.input_tokens.mean:,}, output {workload.output_tokens.mean:,} tokens"
+    if workload.shared_prefix_frac:
+        lengths += f", {units.percent(workload.shared_prefix_frac)} of each prompt shared"
     facts = [("Model", evidence.spec.model.label)]
     if evidence.device is not None:
         memory = evidence.device.memory_bytes

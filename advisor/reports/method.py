@@ -13,6 +13,7 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
+from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
 
 _INSIDE: tuple[tuple[type[Measurement], str], ...] = (
@@ -77,6 +78,11 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
         lines.append(
             f"Profile: a few prefill and decode steps under {names}, beside the same steps without"
             " one; profiled times are used for shares alone, never as latencies."
+        )
+    if _first(evidence, RobustnessResult) is not None:
+        lines.append(
+            "Robustness: the server was misused on purpose, without other traffic; what it does for"
+            " a client that left, and its memory, are claimed from its own metrics alone."
         )
     lines += [text for kind, text in _INSIDE if _first(evidence, kind) is not None]
     for metric in dict.fromkeys(t.metric for t in evidence.spec.targets):

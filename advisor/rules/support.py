@@ -45,11 +45,11 @@ def missing_trial(evidence: StudyEvidence, experiment: str) -> str:
     """How to get a trial of `experiment`: never the goal or the option that the study has."""
     what = f"{'An' if experiment[0] in 'aeiou' else 'A'} {experiment} trial"
     spec = evidence.spec
-    asked = spec.profile if experiment == "profile" else spec.goal == "diagnose"
-    if not asked:
+    chosen = {"profile": spec.profile, "robustness": spec.tests_robustness}
+    if not chosen.get(experiment, spec.goal == "diagnose"):
         return (
             f"{what}: choose it when submitting the study"
-            if experiment == "profile"
+            if experiment in chosen
             else f"{what}: choose the goal diagnose"
         )
     trial = next((t for t in evidence.trials if t.spec.experiment == experiment), None)

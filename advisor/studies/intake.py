@@ -74,7 +74,12 @@ def device_facts(agent: Agent) -> DeviceFacts:
         facts = DeviceFacts(agent.slug, "gpu", first.name, len(same), first.memory_bytes)
     else:
         facts = DeviceFacts(agent.slug, "cpu", hello.host.cpu, 1, hello.host.memory_bytes)
-    return replace(facts, ceilings=agent.ceilings, ceilings_before=agent.ceilings_before)
+    return replace(
+        facts,
+        ceilings=agent.ceilings,
+        ceilings_before=agent.ceilings_before,
+        experiments=frozenset(hello.experiments),
+    )
 
 
 def _refuse(field: str, message: str) -> InvalidInput:
@@ -108,6 +113,11 @@ def _agent(org: Org, spec: StudySpec) -> Agent | None:
     if spec.profile and "profile" not in agent.hello.experiments:
         raise _refuse(
             "profile", f"Agent {agent.slug} cannot record profiles. Update it, or leave this out."
+        )
+    if spec.robustness and "robustness" not in agent.hello.experiments:
+        raise _refuse(
+            "robustness",
+            f"Agent {agent.slug} cannot misuse servers. Update it or leave this out.",
         )
     return agent
 

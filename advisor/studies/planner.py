@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor import units
-from advisor.candidates import best_candidate
+from advisor.candidates import best_candidate, recommended_settings
 from advisor.evidence import DeviceFacts, Role, StudyEvidence, TrialEvidence
 from advisor.measures import DTYPE_BYTES, baseline_of, resolved_dtype
 from advisor.rules.rule import Finding
@@ -135,29 +135,47 @@ def next_trials(evidence: StudyEvidence, findings: Sequence[Finding]) -> tuple[P
     if again:
         return again
     if evidence.spec.engine != "transformers":
-        found = served.searched(evidence, spent_s(evidence))
-        if found is not None:
-            return (found,)
-    current = evidence.current
-    best = best_candidate(evidence)
+        return _next_served(evidence)
+    best = _to_verify(evidence)
+    planned = _verification(evidence, *best) if best is not None else None
+    return (planned,) if planned is not None else ()
+
+
+def _next_served(evidence: StudyEvidence) -> tuple[PlannedTrial, ...]:
+    """The search, then the A/B of its best, then the misuse: what the budget holds of them."""
+    spent = spent_s(evidence)
+    found = served.searched(evidence, spent)
+    best = _to_verify(evidence) if found is None else None
+    if best is not None:
+        found = served.verification(evidence, best[1], spent)
+    if found is None:
+        advised = recommended_settings(evidence, best_candidate(evidence))
+        found = served.misuse(evidence, advised or evidence.spec.current, spent)
+    return (found,) if found is not None else ()
+
+
+def _to_verify(evidence: StudyEvidence) -> tuple[TrialEvidence, TrialEvidence] | None:
+    """(current, best), where the best is another one that no A/B was made of."""
+    current, best = evidence.current, best_candidate(evidence)
     if current is None or not current.usable or best is None or best.trial is current:
-        return ()
+        return None
     runs = [trial for trial in evidence.trials if trial.role == "verification"]
     tried = [t.spec.config.candidate for t in runs if isinstance(t.spec.config, VerifyConfig)]
     if len(runs) >= MAX_VERIFICATIONS or best.trial.settings in tried:
-        return ()
-    if evidence.spec.engine != "transformers":
-        checked = served.verification(evidence, best.trial, spent_s(evidence))
-        return (checked,) if checked is not None else ()
-    planned = _verification(evidence, current, best.trial)
-    return (planned,) if planned is not None else ()
+        return None
+    return current, best.trial
 
 
 def phase_of(evidence: StudyEvidence) -> Phase:
     """Where a study stands: the earliest phase that still has work, `done` at the end."""
     if evidence.finished or evidence.cancelled:
         return "done"
-    open_roles = {t.role for t in evidence.trials if t.state not in TERMINAL}
+    # The misuse of a server is a diagnosis by its role, and comes last.
+    open_roles = {
+        "verification" if t.spec.experiment == "robustness" else t.role
+        for t in evidence.trials
+        if t.state not in TERMINAL
+    }
     phases: tuple[tuple[Role, Phase], ...] = (
         ("current", "baseline"),
         ("diagnosis", "diagnose"),

@@ -1,7 +1,8 @@
 """Studies whose engine runs outside of the agent's process: a real server, or the simulated one.
 
 One trial at a time: the current settings, then what `searching` proposes from the counters, then
-an interleaved A/B of the best. An endpoint has no settings here, so it is measured and no more.
+an interleaved A/B of the best, and at the end the misuse of a server on purpose. An endpoint has no
+settings here, so it is measured and no more; it is misused only where that was asked for.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from advisor.evidence import DeviceFacts, StudyEvidence, TrialEvidence
 from advisor.knobs import change_text, settings_text
 from advisor.studies.planned import PlannedTrial
 from advisor.studies.searching import is_default, next_trial
+from advisor.studies.timing import about
 from advisor.targets import trial_metrics
 from gpuagent.wire import EngineSettings, StudySpec
+from gpuagent.wire.robustness import RobustnessConfig
 from gpuagent.wire.serving import ServeConfig
 from gpuagent.wire.settings import SERVERS
 from gpuagent.wire.trial import BaselineConfig, BaselineResult, ServeResult, VerifyConfig
@@ -32,6 +35,14 @@ POINT_S = {"cpu": 15.0, "gpu": 30.0}
 # Tokens a second before anything was measured, for the first estimate of time alone.
 GUESSED_TOK_S = {"cpu": 60.0, "gpu": 1500.0}
 PERPLEXITY_TOKENS = 2048
+# A misuse without its overload: most of it waits until the server is idle and quick again.
+MISUSE_S = {"cpu": 60.0, "gpu": 30.0}
+BURST_S = 30.0
+BURST_TOKENS = 32
+BURST = 64
+MOST_BURST = 2048
+# A request of the overload may wait for all others.
+PATIENCE_S = 120.0
 QUALITY_KNOBS = frozenset({"dtype", "kv_dtype", "attention"})
 
 
@@ -39,7 +50,7 @@ def first_trials(
     spec: StudySpec, device: DeviceFacts
 ) -> tuple[tuple[PlannedTrial, ...], tuple[str, ...]]:
     """(trials, notes): the current settings; what follows is decided by what they show."""
-    notes = ()
+    notes: tuple[str, ...] = ()
     if spec.engine == "openai":
         notes = ("An endpoint is measured as it is: its settings are its owner's.",)
     elif spec.engine in SERVERS and spec.workload.request_rate_per_s is None:
@@ -47,6 +58,12 @@ def first_trials(
         notes = (
             f"No request rate was given: {streams} request{'s are' if streams > 1 else ' is'} kept "
             "in flight, and no claim at a rate follows.",
+        )
+    if _misuses(spec, device):
+        took_s = _misuse_estimate_s(spec, device, None, BURST)
+        notes += (
+            f"At the end the server is misused on purpose ({about(took_s)}): clients that leave, "
+            "prompts that are too long, more requests than it holds.",
         )
     current = PlannedTrial(
         role="current",
@@ -67,7 +84,10 @@ def searched(evidence: StudyEvidence, spent_s: float) -> PlannedTrial | None:
     found = next_trial(evidence)
     one_s = _trial_estimate_s(spec, device, evidence)
     left_s = spec.budget_s - spent_s
-    if found is None or left_s < one_s + _verify_estimate_s(evidence):
+    later_s = _verify_estimate_s(evidence)
+    if _misuses(spec, device):
+        later_s += _misuse_estimate_s(spec, device, evidence, BURST)
+    if found is None or left_s < one_s + later_s:
         return None
     return PlannedTrial(
         role="variant",
@@ -106,6 +126,66 @@ def verification(
         ),
         estimate_s=estimate_s,
     )
+
+
+def misuse(
+    evidence: StudyEvidence, settings: EngineSettings, spent_s: float
+) -> PlannedTrial | None:
+    """The robustness test of `settings`, once; None where the budget does not hold it.
+
+    Settings that gave no valid measurement are not tested: nobody should serve with them.
+    """
+    spec, device = evidence.spec, evidence.device
+    if device is None or not _misuses(spec, device):
+        return None
+    measured = [
+        t
+        for t in evidence.trials
+        if t.usable and t.settings == settings and t.measured(ServeResult) is not None
+    ]
+    done = any(isinstance(t.spec.config, RobustnessConfig) for t in evidence.trials)
+    if done or not measured:
+        return None
+    burst = _burst(measured[-1])
+    estimate_s = _misuse_estimate_s(spec, device, evidence, burst)
+    if estimate_s > spec.budget_s - spent_s:
+        return None
+    same = settings == spec.current
+    return PlannedTrial(
+        role="diagnosis",
+        title=f"Robustness of the {'current' if same else 'recommended'} settings",
+        reason="Shows how the server takes what clients do: leave, ask for too much, come all at "
+        "once. It runs last, since it takes the server beyond its limits.",
+        settings=settings,
+        config=RobustnessConfig(burst=burst, patience_s=PATIENCE_S),
+        estimate_s=estimate_s,
+    )
+
+
+def _misuses(spec: StudySpec, device: DeviceFacts) -> bool:
+    """Whether it is wanted, and the agent is new enough for it."""
+    able = device.experiments is None or "robustness" in device.experiments
+    return spec.tests_robustness and able
+
+
+def _burst(trial: TrialEvidence) -> int:
+    """Twice what runs at once, and no more than is served in half a minute."""
+    result = trial.measured(ServeResult)
+    running = trial.settings.max_running
+    if running is None and result is not None:
+        running = result.served.facts.max_running
+    wanted = 2 * running if running is not None else BURST
+    tok_s = _tok_s(trial)
+    most = MOST_BURST if tok_s is None else round(BURST_S * tok_s / BURST_TOKENS)
+    return max(8, min(wanted, most, MOST_BURST))
+
+
+def _tok_s(trial: TrialEvidence) -> float | None:
+    """Output tokens a second over the whole window."""
+    result = trial.measured(ServeResult)
+    if result is None or result.window_s <= 0:
+        return None
+    return sum(r.output_tokens for r in result.requests) / result.window_s or None
 
 
 def streams_of(spec: StudySpec, device: DeviceFacts) -> int:
@@ -149,6 +229,15 @@ def _trial_estimate_s(
     start_s = _start_s(spec, device, evidence)
     boundary_s = BOUNDARY_POINTS * (POINT_S[device.kind] + 2) if spec.boundary else 0.0
     return start_s + WARM_S + _requests_s(spec, device, evidence) + boundary_s
+
+
+def _misuse_estimate_s(
+    spec: StudySpec, device: DeviceFacts, evidence: StudyEvidence | None, burst: int
+) -> float:
+    current = evidence.current if evidence is not None else None
+    tok_s = (_tok_s(current) if current is not None else None) or GUESSED_TOK_S[device.kind]
+    burst_s = burst * BURST_TOKENS / tok_s
+    return _start_s(spec, device, evidence) + MISUSE_S[device.kind] + burst_s
 
 
 def _start_s(spec: StudySpec, device: DeviceFacts, evidence: StudyEvidence | None) -> float:

@@ -57,6 +57,8 @@ class ManagedServer:
     always: ClassVar[tuple[str, ...]]
     """Options beside those of the settings."""
     seed_option: ClassVar[str]
+    gave_up: ClassVar[re.Pattern[str] | None] = None
+    """What a 503 says that will never become a 200, where the process stays alive behind it."""
     token_prompts = True
     ignores_eos = True
 
@@ -167,6 +169,10 @@ class ManagedServer:
             )
         except httpx.TransportError:
             return None
+        if answer.status_code == 503 and self.gave_up is not None:
+            said = self.gave_up.search(answer.text)
+            if said is not None:
+                raise startup_failure(self.name, None, f"{self._log()}\n{said.group(0)}")
         if answer.status_code in (404, 503):
             # 503: still loading. A 404 before the routes are there looks the same for a moment.
             return None

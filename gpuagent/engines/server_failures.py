@@ -1,7 +1,8 @@
 """Why a server did not start or did not stay: from its exit code and its log to the wire's reasons.
 
-Every pattern was provoked on vLLM 0.32 or SGLang 0.5.23 on a CPU, or, where a comment says so, read
-in their code. vLLM ends most failures with a generic line; the cause stands above it.
+Every pattern was provoked on vLLM 0.32, SGLang 0.5.23 or transformers 5.19 on a CPU, or, where a
+comment says so, read in their code. vLLM ends most failures with a generic line; the cause stands
+above it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _CAUSES: tuple[tuple[re.Pattern[str], FailureReason], ...] = tuple(
         (r"No available memory for the cache blocks.*", FailureReason.OUT_OF_MEMORY),
         (r"Free memory on device .* is less than desired.*", FailureReason.OUT_OF_MEMORY),
         (r"(?:CUDA|HIP) out of memory.*|OutOfMemoryError.*", FailureReason.OUT_OF_MEMORY),
+        # Of transformers' continuous batching, whose cache holds not even one batch.
+        (r"Invalid values: max_batch_tokens = .*", FailureReason.OUT_OF_MEMORY),
+        (r"Memory footprint .* is more than available memory.*", FailureReason.OUT_OF_MEMORY),
         (r"contains custom code which must be executed.*", FailureReason.MODEL_UNSAFE),
         (r"Model architectures .{0,80}are not supported.*", FailureReason.MODEL_UNSUPPORTED),
         (r"Cannot find any model weights.*", FailureReason.MODEL_BROKEN),
@@ -43,7 +47,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], FailureReason], ...] = tuple(
         (r"Unknown attention backend.*|Unknown quantization.*", FailureReason.CONFIG_ERROR),
         (r"unrecognized arguments.*|invalid choice.*", FailureReason.CONFIG_ERROR),
         (r"Invalid kv_cache_dtype.*", FailureReason.CONFIG_ERROR),
-        (r"No module named .*", FailureReason.AGENT_ERROR),
+        (r"No module named .*|.* requires `accelerate`.*", FailureReason.AGENT_ERROR),
     )
 )
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import psutil
+
 from gpuagent.engines.base import ServerReport, Tick
 from gpuagent.engines.managed import ManagedServer
 from gpuagent.models import ResolvedModel
 from gpuagent.wire import EngineSettings
 
+_CPU_CACHE_BYTES = 2 << 30
+
 
 class TransformersServeEngine(ManagedServer):
-    """The command of transformers 5; needs its extra `serving` (FastAPI and uvicorn)."""
+    """The command of transformers 5; needs its extra `serving` (FastAPI, uvicorn, accelerate)."""
 
     name = "transformers_serve"
     package = "transformers"
@@ -17,9 +24,18 @@ class TransformersServeEngine(ManagedServer):
     module = ("transformers.cli.transformers", "serve")
     always = ("--continuous-batching",)
     seed_option = "--default-seed"
+    gave_up = re.compile(r"CB worker died.*")
     # It takes text only, and knows no option to go on after the end of text.
     token_prompts = False
     ignores_eos = False
+
+    def command(self, model: Path, settings: EngineSettings, *, port: int, seed: int) -> list[str]:
+        command = super().command(model, settings, port=port, seed=seed)
+        if not self._on_gpu and settings.memory_share_frac is None:
+            # Its default is nine tenths of the host's memory, which other programs live in, too.
+            share = min(0.5, _CPU_CACHE_BYTES / psutil.virtual_memory().total)
+            command += ["--cb-max-memory-percent", f"{share:.4f}"]
+        return command
 
     def start(
         self, model: ResolvedModel | None, settings: EngineSettings, *, seed: int, tick: Tick

@@ -17,6 +17,7 @@ EXPERIMENTS: dict[str, str] = {
     "kv_cache": "gpuagent.experiments.kv_cache:run",
     "profile": "gpuagent.experiments.profile:run",
     "quantisation": "gpuagent.experiments.quantisation:run",
+    "robustness": "gpuagent.experiments.robustness:run",
     "serve": "gpuagent.experiments.serve:run",
     "verify": "gpuagent.experiments.verify:run",
 }

@@ -46,7 +46,13 @@ class Traffic:
         engine = server.engine
         self._asked = Asked(engine.served_name, ignore_eos=engine.ignores_eos)
         encode = engine.encode if engine.encode("a") is not None else None
-        self._prompts = TextPrompts(passage.text, encode=encode, seed=seed)  # type: ignore[arg-type]
+        shared = workload.shared_prefix_frac
+        self._prompts = TextPrompts(
+            passage.text,
+            encode=encode,  # type: ignore[arg-type]
+            shared_prefix_frac=shared,
+            seed=seed,
+        )
 
     def plan(
         self,

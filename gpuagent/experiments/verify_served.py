@@ -108,7 +108,7 @@ def run(context: RunContext, config: VerifyConfig) -> VerifyResult:
                 context.facts.checks += client_checks(done) if side == "a" else []
                 context.facts.checks += [
                     check.model_copy(update={"id": f"{check.id}_{side}"})
-                    for check in count_checks(last)
+                    for check in count_checks(last, context.spec.workload.shared_prefix_frac)
                 ]
             progress.advance(len(runs), total, f"Run {len(runs)} of {total}")
         longest_s = max(longest_s, context.clock.now() - began)

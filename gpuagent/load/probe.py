@@ -95,8 +95,9 @@ class Probe:
     ) -> None:
         await self._client.aclose()
 
-    async def get(self, path: str) -> Reply:
-        return await self._within(self._client.get(self.url + path))
+    async def get(self, path: str, *, timeout_s: float | None = None) -> Reply:
+        """timeout_s: instead of the probe's patience."""
+        return await self._within(self._client.get(self.url + path), timeout_s)
 
     async def state(self) -> ServerState:
         """What /metrics says; all None where it is absent."""
@@ -227,19 +228,20 @@ class Probe:
     async def _post(self, body: bytes) -> Reply:
         return await self._within(self._client.post(self.url + self._path, content=body))
 
-    async def _within(self, call: Any) -> Reply:
-        began = perf_counter()
+    async def _within(self, call: Any, timeout_s: float | None = None) -> Reply:
+        began, patience_s = perf_counter(), timeout_s or self._patience_s
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(patience_s):
                 reply = await call
         except (httpx.HTTPError, TimeoutError) as error:
-            return self._none(error, began)
+            return self._none(error, began, patience_s)
         return _reply(reply.status_code, reply.content, began, reply.headers)
 
-    def _none(self, error: Exception, began: float) -> Reply:
+    def _none(self, error: Exception, began: float, patience_s: float | None = None) -> Reply:
         took_s = perf_counter() - began
         if isinstance(error, TimeoutError | httpx.TimeoutException):
-            return Reply(0, took_s, error=f"nothing came within {self._patience_s:g} s")
+            waited_s = patience_s or self._patience_s
+            return Reply(0, took_s, error=f"nothing came within {waited_s:g} s")
         return Reply(0, took_s, error=f"{error or type(error).__name__}"[:300])
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gpuagent.load.probe import REFUSED, Probe, Reply
 from gpuagent.load.server_state import ServerState
-from gpuagent.wire.robustness import RobustnessCheck, RobustnessResult
+from gpuagent.wire.robustness import CHECKS, OverloadSeen, RobustnessCheck, RobustnessReport
 
 # Short requests before and after, whose medians are compared.
 _REPEATS = 5
@@ -25,6 +25,10 @@ _RECOVERED_SLACK_S = 0.05
 # Usage is in whole blocks, and SGLang rounds to 0.01.
 _KV_SLACK_FRAC = 0.005
 _POLL_S = 0.1
+_TICK_S = 0.2
+_HEALTH_EVERY_S = 0.5
+# A probe that gets no answer for so long counts it as a failure: the default of Kubernetes.
+_HEALTH_TIMEOUT_S = 1.0
 # How long a request runs before its client gives up.
 _GIVE_UP_S = 1.0
 _BURST_TOKENS = 32
@@ -54,9 +58,25 @@ def run_robustness(
     options: RobustnessOptions,
     *,
     on_check: Callable[[RobustnessCheck], None] = lambda check: None,
-) -> RobustnessResult:
-    """Run every check against a server that has no other traffic; `on_check` is told each."""
-    return asyncio.run(_Test(probe, options, on_check).run())
+    tick: Callable[[], None] = lambda: None,
+) -> RobustnessReport:
+    """Run every check against a server that has no other traffic; `on_check` is told each.
+
+    tick: called several times a second; what it raises ends the test.
+    """
+    return asyncio.run(_ticking(_Test(probe, options, on_check), tick))
+
+
+async def _ticking(test: _Test, tick: Callable[[], None]) -> RobustnessReport:
+    running = asyncio.create_task(test.run())
+    try:
+        while not running.done():
+            tick()
+            await asyncio.wait([running], timeout=_TICK_S)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    return running.result()
 
 
 class _Test:
@@ -69,8 +89,10 @@ class _Test:
         self._gap_s = 0.0
         self._idle = ServerState()
         self._context = options.context_tokens
+        self._seen: OverloadSeen | None = None
+        self._health_at_end: int | None = None
 
-    async def run(self) -> RobustnessResult:
+    async def run(self) -> RobustnessReport:
         started_at_s, began = time.time(), time.perf_counter()
         async with self._probe:
             self._context = self._context or await self._probe.context_tokens()
@@ -80,13 +102,15 @@ class _Test:
             else:
                 for name in _AFTER_PLAIN:
                     self._cannot(name, "The server answered no plain request")
-        return RobustnessResult(
+        return RobustnessReport(
             url=self._probe.url[:200],
             model=self._probe.model[:200],
             engine=self._idle.engine,
             started_at_s=started_at_s,
             duration_s=time.perf_counter() - began,
             checks=tuple(self._checks),
+            overload=self._seen,
+            health_at_end=self._health_at_end,
         )
 
     async def _misuse(self) -> None:
@@ -275,7 +299,13 @@ class _Test:
 
     async def _overload(self) -> None:
         burst = self._options.burst
-        replies = await asyncio.gather(*(self._probe.ask(_BURST_TOKENS) for _ in range(burst)))
+        watch = _Watch()
+        watching = asyncio.create_task(watch.run(self._probe))
+        try:
+            replies = await asyncio.gather(*(self._probe.ask(_BURST_TOKENS) for _ in range(burst)))
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
         answered = [reply for reply in replies if reply.status == 200]
         refused = [reply for reply in replies if reply.status in REFUSED]
         failed = [reply for reply in replies if reply not in answered and reply not in refused]
@@ -288,6 +318,7 @@ class _Test:
             hint = f", {hinted} with Retry-After" if hinted else ", none with Retry-After"
             parts.append(f"{len(refused)} refused with {statuses}{hint}")
         parts.append(f"{len(failed)} failed" + (f" ({failed[0].told})" if failed else ""))
+        self._seen = watch.seen(answered=answered, refused=refused, failed=failed)
         share = len(failed) / burst
         bad = bool(failed) or not answered
         self._line("overload", "fail" if bad else "pass", ", ".join(parts), share, 0, "frac")
@@ -343,6 +374,7 @@ class _Test:
 
     async def _same_process(self) -> None:
         health = await self._probe.get("/health")
+        self._health_at_end = health.status
         reply = await self._probe.ask(_SHORT_TOKENS)
         before, after = self._idle.started_at_s, (await self._probe.state()).started_at_s
         if reply.status != 200:
@@ -420,17 +452,50 @@ class _Test:
         self._on_check(check)
 
 
-_AFTER_PLAIN = (
-    "client_timeout",
-    "cancelled_streams",
-    "long_prompt",
-    "max_tokens",
-    "malformed_request",
-    "overload",
-    "recovery",
-    "kv_released",
-    "still_serving",
-)
+class _Watch:
+    """What the server shows beside an overload, until it is cancelled."""
+
+    def __init__(self) -> None:
+        self._states: list[ServerState] = []
+        self._health: list[Reply] = []
+
+    async def run(self, probe: Probe) -> None:
+        await asyncio.gather(self._scrape(probe), self._ask_health(probe))
+
+    async def _scrape(self, probe: Probe) -> None:
+        while True:
+            self._states.append(await probe.state())
+            await asyncio.sleep(_POLL_S)
+
+    async def _ask_health(self, probe: Probe) -> None:
+        while True:
+            self._health.append(await probe.get("/health", timeout_s=_HEALTH_TIMEOUT_S))
+            await asyncio.sleep(_HEALTH_EVERY_S)
+
+    def seen(
+        self, *, answered: list[Reply], refused: list[Reply], failed: list[Reply]
+    ) -> OverloadSeen:
+        good = [reply.took_s for reply in self._health if reply.status == 200]
+        return OverloadSeen(
+            sent=len(answered) + len(refused) + len(failed),
+            answered=len(answered),
+            refused=len(refused),
+            with_hint=sum(reply.retry_after for reply in refused),
+            failed=len(failed),
+            slowest_s=max((reply.took_s for reply in answered), default=None),
+            running_peak=max(
+                (s.running for s in self._states if s.running is not None), default=None
+            ),
+            waiting_peak=max(
+                (s.waiting for s in self._states if s.waiting is not None), default=None
+            ),
+            health_asked=len(self._health),
+            health_bad=len(self._health) - len(good),
+            health_slowest_s=max(good, default=None),
+        )
+
+
+_AFTER_PLAIN = CHECKS[2:]
 
 
 def _ms(seconds: float) -> str:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpuagent.load.boundary import UNITS, Boundary, Point
-from gpuagent.wire.robustness import RobustnessCheck, RobustnessResult
+from gpuagent.wire.robustness import RobustnessCheck, RobustnessReport
 
 _STYLES = {"valid": "green", "warn": "yellow", "invalid": "red"}
 _CHECKED = {
@@ -126,7 +126,7 @@ def show_check(check: RobustnessCheck, console: Console) -> None:
     )
 
 
-def show_robustness(found: RobustnessResult, console: Console) -> None:
+def show_robustness(found: RobustnessReport, console: Console) -> None:
     """The result in a sentence, after its lines."""
     counts = Counter(check.verdict for check in found.checks)
     console.print(

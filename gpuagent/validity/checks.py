@@ -20,6 +20,7 @@ from gpuagent.validity.window import Observed
 from gpuagent.wire import EnvironmentSnapshot, GpuSample
 from gpuagent.wire.inside import InsideResult, samples_of
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
+from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
     KvCacheResult,
@@ -33,7 +34,9 @@ def assess(
     result: Measurements, *, facts: Facts, observed: Observed, environment: EnvironmentSnapshot
 ) -> Validity:
     """All checks that apply to this kind of result."""
-    checks = [_times_positive(result), _repeats(facts), _warmup(facts)]
+    # A robustness test judges what a server does, and times it by no repeats.
+    behaviour = isinstance(result, RobustnessResult)
+    checks = [] if behaviour else [_times_positive(result), _repeats(facts), _warmup(facts)]
     requests = _requests_of(result)
     if requests is not None:
         checks += [
@@ -45,11 +48,17 @@ def assess(
         checks.append(_steady(result.requests))
         if result.arrivals == "poisson":
             checks += [_send_lag(result.requests), _saturated(result.requests)]
-    checks += [_other_load(observed), _steal(observed), *_gpu(observed)]
+    host = [_other_load(observed), _steal(observed), *_gpu(observed)]
+    checks += [_doubted(check) for check in host] if behaviour else host
     checks += facts.checks
     checks.append(_provenance(environment))
     checks += [_note(index, note) for index, note in enumerate(facts.notes, start=1)]
     return Validity(checks=tuple(checks))
+
+
+def _doubted(check: ValidityCheck) -> ValidityCheck:
+    """What a busy host makes of a behaviour: it may look slower, not other than it is."""
+    return check.model_copy(update={"verdict": "warn"}) if check.verdict == "invalid" else check
 
 
 def beyond(

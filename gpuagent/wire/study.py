@@ -34,6 +34,8 @@ class StudySpec(WireModel):
     profile: also record a few steps of the current settings under a profiler.
     endpoint: name of one of the agent's endpoints, for the engine `openai`.
     boundary: also find the highest rate that keeps the latency targets, for each configuration.
+    robustness: also misuse the server on purpose, at the end. None: where the agent starts it; an
+    endpoint is somebody else's and is tested only where that is asked for.
     """
 
     name: TypedName
@@ -47,6 +49,7 @@ class StudySpec(WireModel):
     goal: Goal = "optimise"
     endpoint: TypedName | None = None
     boundary: bool = False
+    robustness: bool | None = None
     budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
 
     @model_validator(mode="after")
@@ -75,7 +78,10 @@ class StudySpec(WireModel):
             "simulated": (*set(EngineSettings.model_fields) - _REAL_SERVERS_ONLY,),
             "vllm": ("dtype", "threads", *SERVER_KNOBS),
             "sglang": ("dtype", *SERVER_KNOBS),
-            "transformers_serve": ("dtype", "attention", "threads"),
+            "transformers_serve": (
+                *("dtype", "attention", "threads"),
+                *("max_batched_tokens", "memory_share_frac", "cuda_graphs"),
+            ),
             "openai": (),
         }
         plain = EngineSettings()
@@ -97,6 +103,23 @@ class StudySpec(WireModel):
             raise ValueError(f"a boundary needs a server, and {self.engine} is none")
         if not any(target.percentile is not None for target in self.targets):
             raise ValueError("a boundary needs a latency target at a percentile")
+        return self
+
+    @property
+    def tests_robustness(self) -> bool:
+        """Whether the study ends with a robustness test."""
+        return self.engine in MANAGED_SERVERS if self.robustness is None else self.robustness
+
+    @model_validator(mode="after")
+    def _prefix_fits(self) -> Self:
+        if self.workload.shared_prefix_frac and self.engine not in SERVERS:
+            raise ValueError(f"requests share a beginning at servers alone, not in {self.engine}")
+        return self
+
+    @model_validator(mode="after")
+    def _robustness_fits(self) -> Self:
+        if self.robustness and self.engine not in SERVERS:
+            raise ValueError(f"a robustness test needs a server, and {self.engine} is none")
         return self
 
     @model_validator(mode="after")

@@ -30,6 +30,7 @@ from gpuagent.wire.loaded import LoadedModel as LoadedModel
 from gpuagent.wire.loaded import Perplexity as Perplexity
 from gpuagent.wire.measure import Quantity, RequestRecord, Samples, Validity
 from gpuagent.wire.model import ModelRef
+from gpuagent.wire.robustness import RobustnessConfig, RobustnessResult
 from gpuagent.wire.serving import RateBoundary, ServeConfig, ServedEngine
 from gpuagent.wire.settings import Engine, EngineSettings
 from gpuagent.wire.units import (
@@ -121,7 +122,8 @@ ExperimentConfig = Annotated[
     | AttentionConfig
     | QuantisationConfig
     | BatchingConfig
-    | ServeConfig,
+    | ServeConfig
+    | RobustnessConfig,
     Field(discriminator="experiment"),
 ]
 
@@ -373,7 +375,8 @@ Measurements = Annotated[
     | AttentionResult
     | QuantisationResult
     | BatchingResult
-    | ServeResult,
+    | ServeResult
+    | RobustnessResult,
     Field(discriminator="experiment"),
 ]
 

@@ -40,6 +40,8 @@ class Workload(WireModel):
     request_rate_per_s: open-loop Poisson arrivals at this rate; None means one request after the
     other (closed loop, one stream), and then no latency-at-rate claim is made.
     requests: how many measured requests a trial sends, warm-up not counted.
+    shared_prefix_frac: share of each prompt that all prompts open with, such as a system prompt.
+    Only servers are asked like this; it is warm once the warm-up is over.
     """
 
     preset: Preset
@@ -47,3 +49,4 @@ class Workload(WireModel):
     output_tokens: LengthSpec
     request_rate_per_s: Annotated[float, Field(gt=0, le=100_000)] | None = None
     requests: Annotated[int, Field(ge=1, le=100_000)] = 100
+    shared_prefix_frac: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from gpuagent.demo_model import NAME, prepare
+from gpuagent.demo_model import NAME
 from gpuagent.engines import managed
 from gpuagent.engines.vllm_engine import VllmEngine
 from gpuagent.errors import AgentError
-from gpuagent.isolate import TrialProcess, session_pids
+from gpuagent.isolate import session_pids
 from gpuagent.pythons import package_version, python_of
-from gpuagent.wire import EngineSettings, FailureReason, TrialOutcome, TrialSpec
-from gpuagent.wire.trial import ServeResult
+from gpuagent.wire import EngineSettings, FailureReason
+from tests.engines.trials import SETTINGS, finished, served, spec, started
 
 PYTHON = python_of("vllm", "GPUAGENT_VLLM_PYTHON")
 pytestmark = [
@@ -26,52 +26,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(PYTHON is None, reason="no vLLM here: make test-engines installs it"),
 ]
-SETTINGS = {"dtype": "float32", "cuda_graphs": False, "max_context": 1024}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("models")
-    prepare(root)
-    return root
-
-
-def spec(config: dict[str, Any] | None = None, **settings: Any) -> TrialSpec:
-    return TrialSpec.model_validate(
-        {
-            "trial_id": "0" * 8 + "-0000-4000-8000-" + "0" * 12,
-            "model": {"kind": "local", "name": NAME},
-            "engine": "vllm",
-            "settings": {**SETTINGS, **settings},
-            "workload": {
-                "preset": "chat",
-                "input_tokens": {"mean": 48},
-                "output_tokens": {"mean": 24},
-                "requests": 24,
-            },
-            "config": config or {"experiment": "serve", "streams": 4},
-            "timeout_s": 400,
-        }
-    )
-
-
-def started(asked: TrialSpec, models: Path, work: Path) -> TrialProcess:
-    return TrialProcess.start(asked, work, model_roots=[models])
-
-
-def finished(process: TrialProcess, *, until_s: float = 450) -> TrialOutcome:
-    deadline = time.monotonic() + until_s
-    while not process.wait(0.2):
-        process.poll_events()
-        assert time.monotonic() < deadline, "the trial did not end"
-    return process.outcome()
-
-
-def served(outcome: TrialOutcome) -> ServeResult:
-    assert outcome.failure is None, outcome.failure
-    assert outcome.result is not None
-    assert isinstance(outcome.result.measurements, ServeResult)
-    return outcome.result.measurements
 
 
 def test_two_settings_a_boundary_and_equal_counts(models: Path, tmp_path: Path) -> None:
@@ -84,8 +38,10 @@ def test_two_settings_a_boundary_and_equal_counts(models: Path, tmp_path: Path) 
         "targets": [target],
         "perplexity_tokens": 128,
     }
-    wide = served(finished(started(spec(config, max_running=16), models, tmp_path / "wide")))
-    narrow = served(finished(started(spec(max_running=1), models, tmp_path / "narrow")))
+    wide = served(
+        finished(started(spec("vllm", config, max_running=16), models, tmp_path / "wide"))
+    )
+    narrow = served(finished(started(spec("vllm", max_running=1), models, tmp_path / "narrow")))
     for found in (wide, narrow):
         for count in found.served.counts:
             assert count.client == count.server, count
@@ -107,7 +63,7 @@ def test_two_settings_a_boundary_and_equal_counts(models: Path, tmp_path: Path) 
 
 
 def test_killed_mid_load_it_is_named_and_nothing_is_left(models: Path, tmp_path: Path) -> None:
-    process = started(spec(max_running=4), models, tmp_path / "killed")
+    process = started(spec("vllm", max_running=4), models, tmp_path / "killed")
     leader = process.pid
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
@@ -129,24 +85,6 @@ def test_killed_mid_load_it_is_named_and_nothing_is_left(models: Path, tmp_path:
     assert session_pids(leader) == []
 
 
-@pytest.mark.parametrize("phase", ["load", "measure"])
-def test_a_killed_agent_leaves_no_engine(models: Path, tmp_path: Path, phase: str) -> None:
-    process = started(spec(), models, tmp_path / phase)
-    leader = process.pid
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        if any(event.phase == phase for event in process.poll_events()):
-            break
-        time.sleep(0.1)
-    time.sleep(2)
-    os.kill(leader, signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while session_pids(leader) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert session_pids(leader) == []
-    assert process.wait(5)
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -158,7 +96,7 @@ def test_a_killed_agent_leaves_no_engine(models: Path, tmp_path: Path, phase: st
 def test_a_refused_setting_is_a_config_error_in_the_engines_words(
     models: Path, tmp_path: Path, wrong: dict[str, Any], words: str
 ) -> None:
-    outcome = finished(started(spec(**wrong), models, tmp_path / "refused"))
+    outcome = finished(started(spec("vllm", **wrong), models, tmp_path / "refused"))
     assert outcome.failure is not None
     assert outcome.failure.reason is FailureReason.CONFIG_ERROR
     assert words in outcome.failure.message
@@ -178,7 +116,7 @@ def test_a_port_that_is_taken_is_tried_again(models: Path, monkeypatch: pytest.M
         try:
             model = resolve(LocalModel(name=NAME), [models])
             report = engine.start(
-                model, EngineSettings.model_validate(SETTINGS), seed=0, tick=lambda: None
+                model, EngineSettings.model_validate(SETTINGS["vllm"]), seed=0, tick=lambda: None
             )
             assert str(busy) not in engine.url
             assert report.first_request_s > 0

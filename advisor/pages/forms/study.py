@@ -106,6 +106,11 @@ class StudyForm(forms.Form):
     input_p95 = _number("Input, p95", help_text="Empty: always the mean. Cut at twice this.")
     output_mean = _number("Output, mean")
     output_p95 = _number("Output, p95", help_text="Empty: always the mean. Cut at twice this.")
+    shared_prefix = _number(
+        "Shared beginning",
+        help_text="Of every prompt, such as a system prompt. Empty: none.",
+        mode="decimal",
+    )
     dtype = _select(
         "Precision",
         [("auto", "As published"), *((d, d) for d in ("float32", "bfloat16", "float16"))],
@@ -134,6 +139,14 @@ class StudyForm(forms.Form):
     )
     boundary = _select(
         "Highest rate", [("false", "Not searched"), ("true", "Search it for each configuration")]
+    )
+    robustness = _select(
+        "Robustness test",
+        [
+            ("", "At the end, not of an endpoint"),
+            ("true", "At the end: loads it beyond its limits"),
+            ("false", "No"),
+        ],
     )
     prefix_cache = _select("Prefix cache", _OPEN_SWITCH)
     max_context = _number("Longest request", help_text=_ENGINES_CHOICE)
@@ -237,17 +250,27 @@ class StudyForm(forms.Form):
                 "output_tokens": _length(data["output_mean"], data["output_p95"]),
                 "request_rate_per_s": data["request_rate"] or None,
                 "requests": data["requests"],
+                "shared_prefix_frac": self._shared_prefix(),
             },
             "targets": [row.payload() for row in self.rows],
             "agent": data["agent"] or None,
             "engine": self._engine(),
             "endpoint": (data["endpoint"] or None) if self._engine() == "openai" else None,
             "boundary": data["boundary"] == "true" and self._engine() in SERVERS,
+            "robustness": _SWITCH.get(data["robustness"]) if self._engine() in SERVERS else None,
             "current": self._current(),
             "goal": data["goal"] or "optimise",
             "profile": data["profile"] == "true",
             "budget_s": budget * 60 if isinstance(budget, float) else budget,
         }
+
+    def _shared_prefix(self) -> float | str:
+        """Of servers alone: the field is not shown for others."""
+        text = self.cleaned_data["shared_prefix"]
+        if not text or self._engine() not in SERVERS:
+            return 0.0
+        share = _float(text)
+        return share / 100 if isinstance(share, float) else share
 
     def _engine(self) -> str:
         if self.kind == "simulated":
@@ -270,14 +293,11 @@ class StudyForm(forms.Form):
                 }
             if engine == "vllm":
                 real["threads"] = data["threads"] or None
-            share = _float(data["memory_share"]) if data["memory_share"] else None
             return {
                 "max_running": data["max_running"] or None,
-                "max_batched_tokens": data["max_batched_tokens"] or None,
-                "memory_share_frac": share / 100 if isinstance(share, float) else share,
                 "chunked_prefill": _SWITCH.get(data["chunked_prefill"]),
-                "cuda_graphs": _SWITCH.get(data["cuda_graphs"]),
                 "kv_dtype": data["kv_dtype"] or "auto",
+                **self._batching(),
                 **real,
             }
         if engine == "transformers_serve":
@@ -285,12 +305,23 @@ class StudyForm(forms.Form):
                 "dtype": data["dtype"] or "auto",
                 "attention": data["attention"] or "auto",
                 "threads": data["threads"] or None,
+                **self._batching(),
             }
         return {
             "dtype": data["dtype"] or "auto",
             "kv_cache": data["kv_cache"] != "false",
             "attention": data["attention"] or "auto",
             "threads": data["threads"] or None,
+        }
+
+    def _batching(self) -> dict[str, Any]:
+        """What every server with continuous batching can be told."""
+        data = self.cleaned_data
+        share = _float(data["memory_share"]) if data["memory_share"] else None
+        return {
+            "max_batched_tokens": data["max_batched_tokens"] or None,
+            "memory_share_frac": share / 100 if isinstance(share, float) else share,
+            "cuda_graphs": _SWITCH.get(data["cuda_graphs"]),
         }
 
     def _model(self) -> dict[str, Any]:
@@ -346,6 +377,7 @@ _FIELDS = {
     "workload.preset": "preset",
     "workload.request_rate_per_s": "request_rate",
     "workload.requests": "requests",
+    "workload.shared_prefix_frac": "shared_prefix",
     "workload.input_tokens.mean": "input_mean",
     "workload.input_tokens": "input_p95",
     "workload.output_tokens.mean": "output_mean",
@@ -367,6 +399,7 @@ _FIELDS = {
     "engine": "engine",
     "endpoint": "endpoint",
     "boundary": "boundary",
+    "robustness": "robustness",
     "goal": "goal",
     "profile": "profile",
     "budget_s": "budget_min",

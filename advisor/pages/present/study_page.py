@@ -20,6 +20,7 @@ from advisor.pages.present.trials import TrialsTable, trials_table
 from advisor.reports import words
 from advisor.reports.document import study_facts
 from advisor.reports.method import cancelled_note
+from advisor.reports.robustness import RobustnessPart, study_robustness
 from advisor.rules.rule import Finding
 from advisor.scenarios import SCENARIOS
 from advisor.studies.models import Study
@@ -52,6 +53,7 @@ class StudyPage:
     scope: str
     """Settings that its scenario turns first, in words."""
     table: TrialsTable
+    robustness: RobustnessPart | None
     known: tuple[str, ...]
     unknown: tuple[str, ...]
     ordinals: dict[str, int]
@@ -99,6 +101,7 @@ def build(view: StudyView) -> StudyPage:
         scope=", ".join(knob_name(knob) for knob in SCENARIOS[evidence.spec.workload.preset].knobs),
         knobs=knob_lines(evidence, verdict, view.findings),
         table=trials_table(evidence, verdict.best),
+        robustness=study_robustness(evidence),
         known=verdict.known,
         unknown=verdict.unknown,
         ordinals={t.trial_id: t.ordinal for t in evidence.trials},

@@ -12,11 +12,13 @@ from advisor.charts.samples import latency_at
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.knobs import knob_name, knob_text, settings_text
 from advisor.reports import words
+from advisor.reports.robustness import summary as robustness_summary
 from advisor.targets import TargetStatus, limit_text, target_name, target_statuses, trial_metrics
 from advisor.units import DASH, METRIC_NAMES
 from advisor.verification import compare_runs
 from gpuagent.wire import EnvironmentSnapshot, Quantity
 from gpuagent.wire.inside import BatchingResult
+from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.sla import LatencyMetric, Statistic
 from gpuagent.wire.trial import (
     BaselineResult,
@@ -130,6 +132,10 @@ def _outcome(trial: TrialEvidence, statuses: Sequence[TargetStatus]) -> tuple[st
         return kind, word, ""
     if trial.result.validity.verdict == "invalid":
         return "warn", "Invalid", "; ".join(trial.result.validity.reasons)
+    misused = trial.measured(RobustnessResult)
+    if misused is not None:
+        failed = misused.report.verdict == "fail"
+        return "bad" if failed else "good", word, robustness_summary(misused.report)
     measured = [s for s in statuses if s.verdict != "not_measured"]
     if not measured:
         return kind, word, ""
@@ -396,6 +402,9 @@ def trial_headline(trial: TrialEvidence, evidence: StudyEvidence) -> str:
         return f"{trial.failure.kind.text}: {trial.failure.message}"
     if trial.result is None:
         return f"Trial {trial.ordinal}: {trial.title}"
+    misused = trial.measured(RobustnessResult)
+    if misused is not None:
+        return f"{trial.title}: {robustness_summary(misused.report)}"
     statuses = [s for s in target_statuses(trial, evidence.spec) if s.value is not None]
     if not statuses:
         return f"Trial {trial.ordinal}: {trial.title}"

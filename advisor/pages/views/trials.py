@@ -23,6 +23,7 @@ from advisor.pages.present import telemetry
 from advisor.pages.present import trials as present
 from advisor.pages.present.profiles import profile_page
 from advisor.reports import words
+from advisor.reports.robustness import robustness_of
 from advisor.studies.evidence import build_evidence
 from advisor.studies.models import Trial
 from advisor.studies.selectors import trial_get
@@ -106,6 +107,7 @@ def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[
     return {
         "metrics": present.metric_lines(seen, evidence),
         "comparisons": present.comparison_lines(seen),
+        "robustness": robustness_of(seen),
         "quantities": present.quantity_lines(seen),
         "phases": present.phase_lines(seen),
         "charts": _drawn(_CHARTS, seen, evidence),

@@ -9,8 +9,9 @@ from django.test import Client
 
 from advisor.accounts.models import Org
 from gpuagent.wire.serving import CountCheck
+from tests.advisor.pages.conftest import MARKUP
 from tests.advisor.studies.test_served import BAD, served, spec
-from tests.builders import make_trial
+from tests.builders import make_robustness, make_trial
 from tests.factories import create_agent, create_study, create_trial
 
 pytestmark = pytest.mark.django_db
@@ -80,3 +81,28 @@ def test_members_cancel_one_trial_and_the_page_says_so(
     page = member.get(f"/studies/{study.pk}/").content.decode()
     assert "Trial 1 was cancelled" in page
     assert url not in page
+
+
+def test_a_misused_server_is_shown_on_its_trial_the_study_and_the_report(
+    browser: Client, org: Org
+) -> None:
+    agent = create_agent(org)
+    study = create_study(org, agent=agent, spec=spec(agent=agent.slug))
+    found = make_robustness(
+        died_after="long_prompt",
+        seen={},
+        long_prompt={"verdict": "fail", "sentence": f"It fell over {MARKUP}", "value": 500.0},
+    )
+    trial = create_trial(
+        study, make_trial(found, ordinal=1, role="diagnosis", settings=BAD, title="Robustness")
+    )
+    for address in (f"/trials/{trial.pk}/", f"/studies/{study.pk}/"):
+        page = browser.get(address).content.decode()
+        assert "Prompt beyond the context" in page
+        assert "10 of 11 checks passed, 1 failed" in page
+        assert "The server was gone after" in page
+        assert MARKUP not in page
+    report = browser.get(f"/studies/{study.pk}/report.md").content.decode()
+    assert "## Robustness" in report
+    assert "At the peak of the overload 16 ran and 24 of 64 waited." in report
+    assert "Robustness" in browser.get(f"/studies/{study.pk}/report.html").content.decode()

@@ -26,6 +26,8 @@ from tests.builders import (
     make_loaded,
     make_request,
     make_requests,
+    make_robustness,
+    make_served,
     make_shape,
     make_study_spec,
     make_trial,
@@ -136,6 +138,17 @@ def warming_up() -> StudyEvidence:
     first = make_request(ttft_s=0.6, gaps_s=[0.12] * 15)
     later = (make_request(10.0 + i, ttft_s=0.15, gaps_s=[0.03] * 15) for i in range(20))
     return served(make_current(requests=(first, *later)))
+
+
+def counting(what: str, client: int, server: int) -> StudyEvidence:
+    count = {"what": what, "client": client, "server": server}
+    return served(make_trial(make_served(counts=[count])))
+
+
+def misused(**lines: Any) -> StudyEvidence:
+    spec = make_study_spec(engine="vllm", current=EngineSettings())
+    test = make_trial(make_robustness(seen={}, **lines), ordinal=2, role="diagnosis")
+    return make_evidence(make_current(), test, spec=spec)
 
 
 def answering_short() -> StudyEvidence:
@@ -342,6 +355,30 @@ CASES = (
         "environment-differs",
         Verdict.FAIL,
         ("torch 2.13.0 and 2.14.0",),
+    ),
+    Case(
+        "chunks counted as tokens",
+        "vLLM pull request 50677",
+        lambda: counting("output_tokens", 2_500, 10_000),
+        "counts-disagree",
+        Verdict.FAIL,
+        ("counted 2,500 output tokens", "may carry several tokens"),
+    ),
+    Case(
+        "text that is tokenized again and counts differently",
+        "flexible-inference-bench pull request 66 and guidellm issue 37",
+        lambda: counting("output_tokens", 251, 256),
+        "counts-disagree",
+        Verdict.FAIL,
+        ("Take the server's usage as the count",),
+    ),
+    Case(
+        "a health check that answers for an engine that does not",
+        "vLLM issue 39863 and llama.cpp issue 13281",
+        lambda: misused(still_serving={"verdict": "fail", "sentence": "completions hang"}),
+        "health-check-lies",
+        Verdict.FAIL,
+        ("Probe the engine itself", "a completion of one token"),
     ),
     Case(
         "a faster format that answers worse",

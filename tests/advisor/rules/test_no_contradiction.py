@@ -14,6 +14,7 @@ from advisor.rules.engine import evaluate
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.verdict import study_verdict
 from gpuagent.wire import EngineSettings, LengthSpec, SlaTarget
+from gpuagent.wire.robustness import CHECKS
 from gpuagent.wire.trial import BaselineResult
 from tests.builders import (
     make_baseline_result,
@@ -24,6 +25,8 @@ from tests.builders import (
     make_failure,
     make_kv_trial,
     make_loaded,
+    make_robustness,
+    make_served,
     make_shape,
     make_study_spec,
     make_trial,
@@ -62,6 +65,12 @@ DIAGNOSES = (
     make_quantisation_result(),
     make_kernels_result(),
     make_batching_result(),
+    make_robustness(),
+    make_robustness(died_after="overload", **dict.fromkeys(CHECKS, "fail")),
+)
+SERVED: tuple[dict[str, Any], ...] = (
+    {"prefix_hit_frac": {"value": 0.0}, "spec_accepted_frac": {"value": 0.1}},
+    {"counts": [{"what": "requests", "client": 12, "server": 15}]},
 )
 
 
@@ -93,13 +102,15 @@ def trials(draw: st.DrawFn) -> tuple[TrialEvidence, ...]:
         chosen = EngineSettings.model_validate(
             {"dtype": dtype, "attention": attention, "threads": threads, "kv_cache": kept}
         )
-        result = baseline(
+        measured = baseline(
             dtype,
             attention,
             draw(st.sampled_from(SPEEDS)),
             draw(st.sampled_from((17.9, 18.0, 19.0))),
             draw(st.sampled_from((0.9e9, 3e9, 30e9))),
         )
+        told = draw(st.sampled_from((None, *SERVED)))
+        result = measured if told is None else make_served(measured, **told)
         ends: dict[str, Any] = draw(
             st.sampled_from(
                 (
@@ -118,6 +129,7 @@ def trials(draw: st.DrawFn) -> tuple[TrialEvidence, ...]:
                 role="current" if ordinal == 1 else "variant",
                 settings=chosen,
                 environment=make_environment(threads=threads or 2),
+                workload=make_workload(shared_prefix_frac=0.0 if told is None else 0.5),
             )
         )
     if draw(st.booleans()):

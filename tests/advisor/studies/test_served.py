@@ -9,10 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from advisor.evidence import StudyEvidence, TrialEvidence
-from advisor.studies.planner import next_trials, plan
+from advisor.studies.planner import next_trials, phase_of, plan
 from advisor.studies.searching import defaults_of, space_of
 from gpuagent.wire import EngineSettings, StudySpec
 from gpuagent.wire.measure import Quantity
+from gpuagent.wire.robustness import RobustnessConfig
 from gpuagent.wire.serving import EngineFacts, RateBoundary, ServeConfig, ServedEngine
 from gpuagent.wire.trial import ServerCounters, ServeResult, VerifyConfig
 from tests.builders import (
@@ -20,6 +21,7 @@ from tests.builders import (
     make_device,
     make_evidence,
     make_failure,
+    make_robustness,
     make_study_spec,
     make_trial,
     make_workload,
@@ -75,7 +77,9 @@ def test_the_current_settings_are_served_first_and_streams_follow_from_the_scena
     assert found.trials[0].config == ServeConfig(streams=4, point_s=15.0)
     assert "4 requests are kept in flight" in found.notes[0]
     rated = plan(spec(workload=make_workload(request_rate_per_s=2.0)), shape=None, device=CPU)
-    assert rated.notes == ()
+    (note,) = rated.notes
+    assert note.startswith("At the end the server is misused on purpose (about 3")
+    assert plan(spec(robustness=False), shape=None, device=CPU).notes == found.notes[:1]
 
 
 def test_a_boundary_takes_the_latency_targets_alone() -> None:
@@ -144,6 +148,62 @@ def test_the_best_of_a_boundary_is_the_highest_rate_and_is_verified() -> None:
     assert config.candidate.max_running == 16
 
 
+def ended_search(**more: Any) -> list[TrialEvidence]:
+    """So many trials that the search is over; none is better than the current settings."""
+    same = BAD.model_copy(update={"max_running": 2})
+    tried = [
+        make_trial(
+            served(mean_s=0.05, **more),
+            ordinal=2 + at,
+            role="variant",
+            settings=same.model_copy(update={"max_batched_tokens": 64 + at}),
+        )
+        for at in range(14)
+    ]
+    return [current(**more), *tried]
+
+
+def test_the_misuse_comes_last_once_and_says_why() -> None:
+    trials = ended_search()
+    (found,) = next_trials(evidence(*trials), ())
+    assert (found.role, found.settings) == ("diagnosis", BAD)
+    assert found.title == "Robustness of the current settings"
+    assert isinstance(found.config, RobustnessConfig)
+    assert found.config.burst == 8
+    assert 60 < found.estimate_s < 300
+    assert "runs last" in found.reason
+    waiting = make_trial(ordinal=16, role="diagnosis", config=found.config, settings=BAD)
+    assert phase_of(evidence(*trials, waiting)) == "verify"
+    done = make_trial(make_robustness(), ordinal=16, role="diagnosis", settings=BAD)
+    assert next_trials(evidence(*trials, done), ()) == ()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"robustness": False}, {"budget_s": 100.0}], ids=["unwanted", "no time"]
+)
+def test_a_misuse_that_is_not_wanted_or_does_not_fit_is_left_out(changed: dict[str, Any]) -> None:
+    assert next_trials(evidence(*ended_search(), **changed), ()) == ()
+
+
+def test_an_agent_that_cannot_misuse_is_not_asked_to() -> None:
+    old = make_device(experiments=frozenset({"serve", "verify"}))
+    found = make_evidence(*ended_search(), spec=spec(), finished=False, device=old)
+    assert next_trials(found, ()) == ()
+
+
+def test_settings_without_a_valid_measurement_are_not_misused() -> None:
+    failed = make_trial(None, ordinal=1, role="current", failure=make_failure(), settings=BAD)
+    assert next_trials(evidence(failed, engine="transformers_serve", current={}), ()) == ()
+
+
+def test_an_endpoint_is_misused_only_where_that_is_asked_for() -> None:
+    asked = spec(engine="openai", endpoint="prod", current=EngineSettings(), robustness=True)
+    done = make_trial(served(), ordinal=1, role="current", settings=EngineSettings())
+    (found,) = next_trials(make_evidence(done, spec=asked, finished=False), ())
+    assert isinstance(found.config, RobustnessConfig)
+    assert "misused on purpose" in plan(asked, shape=None, device=CPU).notes[-1]
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -153,6 +213,7 @@ def test_the_best_of_a_boundary_is_the_highest_rate_and_is_verified() -> None:
         ({"engine": "openai"}, "go together"),
         ({"engine": "transformers", "current": EngineSettings(), "boundary": True}, "a server"),
         ({"boundary": True, "targets": ()}, "needs a latency target"),
+        ({"engine": "transformers", "current": EngineSettings(), "robustness": True}, "a server"),
         ({"model": {"kind": "config", "name": "m", "config": {}}}, "not a bare config"),
     ],
 )  # fmt: skip

@@ -15,11 +15,13 @@ from gpuagent.engines.server_failures import PORT_IN_USE, running_failure, start
 from gpuagent.engines.server_process import ServerProcess, group_alive, server_environment
 from gpuagent.errors import AgentError, CancelledByServer, ConfigError
 from gpuagent.experiments.base import SystemClock
+from gpuagent.experiments.robustness import _after_death
 from gpuagent.load.mock import MockSettings
 from gpuagent.models import ResolvedModel
 from gpuagent.runner import run_trial
 from gpuagent.server_metrics import read_metrics
 from gpuagent.wire import EngineSettings, FailureReason, TrialSpec
+from gpuagent.wire.robustness import CHECKS, RobustnessCheck, RobustnessReport, RobustnessResult
 from gpuagent.wire.trial import ServeResult, TrialResult, VerifyResult
 from tests.gpuagent.load.mocks import running
 from tests.shared_data import SHARED, needs_shared
@@ -40,6 +42,10 @@ LOGS = [
      FailureReason.MODEL_UNSUPPORTED),
     ("Value error, The repository x contains custom code which must be executed to load", 1,
      FailureReason.MODEL_UNSAFE),
+    ("ValueError: Invalid values: max_batch_tokens = 8192, num_sectors = -28\nCB worker died", 1,
+     FailureReason.OUT_OF_MEMORY),
+    ("ValueError: Using a `device_map` requires `accelerate`. You can install it", 1,
+     FailureReason.AGENT_ERROR),
     ("something new", 1, FailureReason.ENGINE_ERROR),
     ("", -9, FailureReason.CHILD_KILLED),
 ]  # fmt: skip
@@ -254,6 +260,57 @@ def test_a_cancel_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(CancelledByServer):
             run_trial(
                 trial({"experiment": "serve"}, requests=5000),
+                emit=lambda *args, **more: None,
+                should_cancel=lambda: next(asked, None) is not False,
+                model_roots=(),
+                clock=SystemClock(),
+            )
+
+
+MISUSE = {
+    "experiment": "robustness", "burst": 12, "cancelled": 2, "watch_s": 0.5, "patience_s": 4,
+}  # fmt: skip
+SLOW = MockSettings(slots=4, step_s=0.001, max_context=1200, kv_tokens=4000)
+
+
+def test_a_server_is_misused_as_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(SLOW) as (url, _):
+        result = measure(trial(MISUSE), url, monkeypatch)
+    found = result.measurements
+    assert isinstance(found, RobustnessResult)
+    verdicts = {check.name: check.verdict for check in found.report.checks}
+    assert tuple(verdicts) == CHECKS
+    assert verdicts["long_prompt"] == "pass"
+    assert (found.report.url, found.report.model, found.died_after) == ("mock", "mock", None)
+    assert found.report.overload is not None
+    assert found.report.overload.sent == 12
+    assert found.report.overload.waiting_peak
+    assert found.report.health_at_end == 200
+    assert "endpoint" in (found.memory_after_bytes.reason or "")
+    assert result.validity.verdict != "invalid"
+
+
+def test_what_a_dead_server_was_asked_says_nothing_more_about_it() -> None:
+    lines = [
+        RobustnessCheck(name=name, verdict="pass" if at < 4 else "fail", sentence="x")
+        for at, name in enumerate(CHECKS)
+    ]
+    plain = RobustnessReport(url="u", model="m", started_at_s=0, duration_s=1, checks=tuple(lines))
+    assert _after_death(plain, None) == plain
+    found = _after_death(plain, "long_prompt")
+    assert [check.verdict for check in found.checks] == [
+        *["pass"] * 4, "fail", *["cannot_tell"] * 5, "fail",
+    ]  # fmt: skip
+    assert "gone since the check long_prompt" in found.checks[5].sentence
+
+
+def test_a_cancel_ends_a_misuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(SLOW) as (url, _):
+        monkeypatch.setenv("GPUAGENT_ENDPOINTS", f"mock={url}#mock")
+        asked = iter([False] * 3)
+        with pytest.raises(CancelledByServer):
+            run_trial(
+                trial(MISUSE),
                 emit=lambda *args, **more: None,
                 should_cancel=lambda: next(asked, None) is not False,
                 model_roots=(),

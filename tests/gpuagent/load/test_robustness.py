@@ -11,7 +11,7 @@ from gpuagent.load.plan import TextPrompts
 from gpuagent.load.probe import Probe, Reply
 from gpuagent.load.server_state import ServerState, read_state
 from gpuagent.text import built_in
-from gpuagent.wire.robustness import RobustnessCheck, RobustnessResult
+from gpuagent.wire.robustness import RobustnessCheck, RobustnessReport
 from tests.gpuagent.load.mocks import running
 from tests.shared_data import SHARED, needs_shared
 
@@ -19,18 +19,18 @@ from tests.shared_data import SHARED, needs_shared
 BASE = {"slots": 8, "step_s": 0.001, "max_context": 1200, "kv_tokens": 4000}
 
 
-def examine(capsys, *more: str, path: str = "", **settings) -> tuple[int, RobustnessResult]:
+def examine(capsys, *more: str, path: str = "", **settings) -> tuple[int, RobustnessReport]:
     with running(MockSettings(**(BASE | settings))) as (url, _):
         arguments = ["--url", url + path, "--watch", "1", "--timeout", "8", "--burst", "24"]
         code = main(["robustness", *arguments, "--cancelled", "3", *more, "--json"])
-    return code, RobustnessResult.model_validate_json(capsys.readouterr().out)
+    return code, RobustnessReport.model_validate_json(capsys.readouterr().out)
 
 
-def verdicts(found: RobustnessResult) -> dict[str, str]:
+def verdicts(found: RobustnessReport) -> dict[str, str]:
     return {check.name: check.verdict for check in found.checks}
 
 
-def line(found: RobustnessResult, name: str) -> RobustnessCheck:
+def line(found: RobustnessReport, name: str) -> RobustnessCheck:
     return next(check for check in found.checks if check.name == name)
 
 
@@ -151,9 +151,9 @@ def test_the_state_of_a_real_vllm() -> None:
 
 def test_the_result_travels() -> None:
     check = RobustnessCheck(name="health", verdict="pass", sentence="well", value=0.1, unit="s")
-    found = RobustnessResult(
+    found = RobustnessReport(
         url="http://h", model="m", started_at_s=1.0, duration_s=2.0, checks=(check,)
     )
-    again = RobustnessResult.model_validate(json.loads(found.model_dump_json()))
+    again = RobustnessReport.model_validate(json.loads(found.model_dump_json()))
     assert again == found
-    assert RobustnessResult(**(dict(found) | {"checks": ()})).verdict == "cannot_tell"
+    assert RobustnessReport(**(dict(found) | {"checks": ()})).verdict == "cannot_tell"

@@ -58,6 +58,7 @@ from gpuagent.wire.protocol import (
     ResultRequest,
     TelemetryRequest,
 )
+from gpuagent.wire.robustness import RobustnessConfig
 from gpuagent.wire.trial import (
     Artifact,
     BaselineConfig,
@@ -149,6 +150,7 @@ MESSAGES: dict[str, WireModel] = {
     "trial_spec_attention": spec(AttentionConfig()),
     "trial_spec_quantisation": spec(QuantisationConfig()),
     "trial_spec_batching": spec(BatchingConfig()),
+    "trial_spec_robustness": spec(RobustnessConfig()),
     "trial_spec_verify": spec(VerifyConfig(candidate=EngineSettings(dtype="float32"))),
     "register_request": RegisterRequest(
         registration_token="tar_12345678_secret", slug="h100-a", hello=HELLO
@@ -211,6 +213,9 @@ MESSAGES: dict[str, WireModel] = {
     ),
     "result_quantisation": ResultRequest(
         lease=LEASE, outcome=outcome(inside_builders.make_quantisation_result())
+    ),
+    "result_robustness": ResultRequest(
+        lease=LEASE, outcome=outcome(builders.make_robustness(seen={}))
     ),
     "result_batching": ResultRequest(
         lease=LEASE, outcome=outcome(inside_builders.make_batching_result())
