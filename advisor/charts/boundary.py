@@ -383,7 +383,7 @@ def highest(data: ChartInput) -> Chart:
     found = [(t, b) for t in data.evidence.trials if t.usable and (b := boundary_of(t)) is not None]
     drawn = [(t, b, b.rate_per_s) for t, b in found if b.rate_per_s is not None]
     if not drawn:
-        reason = nothing_yet(data, "a highest rate") if not found else f"{_ended(found[0][1])}."
+        reason = nothing_yet(data, "a highest rate") if not found else f"{ended(found[0][1])}."
         return empty("highest-rate", "Highest rate", name, reason)
     best = max(drawn, key=lambda one: one[2])
     top = max(b.high or rate for _, b, rate in drawn) * 1.15
@@ -440,14 +440,15 @@ def highest(data: ChartInput) -> Chart:
                 f"{units.number(b.low)} and {units.number(b.high)}",
                 units.number(b.proven_per_s),
                 f"{len(b.points)}",
-                _ended(b),
+                ended(b),
             )
             for t, b in found
         ),
     )
 
 
-def _ended(found: RateBoundary) -> str:
+def ended(found: RateBoundary) -> str:
+    """How the search ended, and what a proof needs."""
     text = found.reason
     if found.proven_per_s is None and found.needed_requests is not None:
         text += f"; not proven, needs {found.needed_requests:,} requests in one run"

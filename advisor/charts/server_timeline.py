@@ -82,6 +82,7 @@ def _chart(trial: TrialEvidence, result: ServeResult, seen: ServerTimeline) -> C
         figure=_figure(panels, start, end),
         columns=tuple(Column(name) for name in _COLUMNS),
         rows=_rows(seen, at, in_flight),
+        tall=True,
     )
 
 

@@ -15,7 +15,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-WIDTH, HEIGHT = 640, 300
+WIDTH, HEIGHT, TALL = 640, 300, 440
 _MARGIN = {"l": 56, "r": 16, "t": 16, "b": 44}
 _NO_PLOTLY_MARKUP = re.compile(r"<[^>]*>")
 

@@ -8,7 +8,7 @@ from django import template
 from django.utils.safestring import SafeString, mark_safe
 
 from advisor.charts import Chart
-from advisor.charts.svg import figure_svg
+from advisor.charts.svg import HEIGHT, TALL, figure_svg
 from advisor.pages.present.studies import effect_text
 from advisor.reports import words
 from advisor.rules.rule import Finding
@@ -51,7 +51,8 @@ def chart_svg(chart: Chart) -> SafeString:
     """The figure as SVG, for the time before and instead of the script."""
     if chart.figure is None:
         return SafeString("")
-    return mark_safe(figure_svg(chart.figure, chart.label))  # noqa: S308 - svg.py escapes all text
+    height = TALL if chart.tall else HEIGHT
+    return mark_safe(figure_svg(chart.figure, chart.label, height))  # noqa: S308 - svg.py escapes all text
 
 
 @register.filter

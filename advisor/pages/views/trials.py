@@ -19,7 +19,7 @@ from advisor.errors import Conflict
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.fleet.selectors import telemetry_window
 from advisor.pages.access import actor_of, reading, writing
-from advisor.pages.present import telemetry
+from advisor.pages.present import served, telemetry
 from advisor.pages.present import trials as present
 from advisor.pages.present.profiles import profile_page
 from advisor.reports import words
@@ -31,6 +31,8 @@ from advisor.studies.services import trial_cancel
 
 TABS = {
     "timing": _("Timing"),
+    "rate": _("Highest rate"),
+    "server": _("Server"),
     "memory": _("Memory"),
     "kernels": _("Kernels"),
     "settings": _("Settings"),
@@ -68,13 +70,14 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
         return HttpResponse(status=200, headers={"HX-Refresh": "true"})
     first = "kernels" if seen.spec.experiment in ("profile", "kernels") else "timing"
     tab = request.GET.get("tab", first)
-    tab = tab if tab in TABS else first
+    tabs = _tabs(seen)
+    tab = tab if tab in tabs else first
     context = {
         "trial": trial,
         "study": trial.study,
         "trial_name": _("Trial {ordinal}").format(ordinal=trial.ordinal),
         "seen": seen,
-        "tabs": TABS,
+        "tabs": tabs,
         "tab": tab,
         "status": words.TRIALS[trial.state],
         "headline": present.trial_headline(seen, evidence),
@@ -87,6 +90,16 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     if section is not None:
         context |= section(trial, seen, evidence)
     return render(request, "pages/trial.html", context)
+
+
+def _tabs(seen: TrialEvidence) -> dict[str, Any]:
+    """Sections of a server only where one was measured."""
+    absent = set()
+    if not served.has_server(seen):
+        absent.add("server")
+    if not served.has_boundary(seen):
+        absent.add("rate")
+    return {name: label for name, label in TABS.items() if name not in absent}
 
 
 @writing
@@ -112,6 +125,16 @@ def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[
         "phases": present.phase_lines(seen),
         "charts": _drawn(_CHARTS, seen, evidence),
     }
+
+
+def _rate(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
+    page = served.boundary_page(seen)
+    return {"boundary": page, "charts": page.charts if page else ()}
+
+
+def _server(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
+    page = served.server_page(seen, evidence)
+    return {"server": page, "charts": page.charts if page else ()}
 
 
 def _drawn(
@@ -167,6 +190,8 @@ def _environment(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> 
 
 _SECTIONS: dict[str, Callable[[Trial, TrialEvidence, StudyEvidence], dict[str, Any]]] = {
     "timing": _timing,
+    "rate": _rate,
+    "server": _server,
     "memory": _memory,
     "kernels": _kernels,
     "settings": _settings,
