@@ -19,6 +19,7 @@ from advisor.pages.present.targets import TargetCell, target_cells
 from advisor.pages.present.trials import TrialsTable, trials_table
 from advisor.reports import words
 from advisor.reports.document import study_facts
+from advisor.reports.method import cancelled_note
 from advisor.reports.robustness import RobustnessPart, study_robustness
 from advisor.rules.rule import Finding
 from advisor.scenarios import SCENARIOS
@@ -57,6 +58,8 @@ class StudyPage:
     unknown: tuple[str, ...]
     ordinals: dict[str, int]
     """Trial id -> its number, for links."""
+    cancelled: str
+    """Which trials were taken out of it."""
     failure: str
     """What stopped the study where no trial succeeded."""
 
@@ -102,6 +105,7 @@ def build(view: StudyView) -> StudyPage:
         known=verdict.known,
         unknown=verdict.unknown,
         ordinals={t.trial_id: t.ordinal for t in evidence.trials},
+        cancelled=cancelled_note(evidence),
         failure=_failure(view),
     )
 

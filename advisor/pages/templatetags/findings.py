@@ -8,7 +8,7 @@ from django import template
 from django.utils.safestring import SafeString, mark_safe
 
 from advisor.charts import Chart
-from advisor.charts.svg import figure_svg
+from advisor.charts.svg import HEIGHT, TALL, figure_svg
 from advisor.charts.words import said_figure
 from advisor.pages.language import said
 from advisor.pages.present.studies import effect_text
@@ -55,7 +55,8 @@ def chart_svg(chart: Chart) -> SafeString:
     if chart.figure is None:
         return SafeString("")
     figure = said_figure(chart.figure, said)
-    return mark_safe(figure_svg(figure, said(chart.label)))  # noqa: S308 - svg.py escapes all text
+    height = TALL if chart.tall else HEIGHT
+    return mark_safe(figure_svg(figure, said(chart.label), height))  # noqa: S308 - it escapes all text
 
 
 @register.filter
