@@ -6,6 +6,7 @@ trial ends.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from django.core.cache import cache
@@ -123,10 +124,10 @@ def _charts(view: StudyView) -> tuple[tuple[Chart, ...], ...]:
 
 
 def _without(lede: str, sentence: str) -> str:
-    """The lede without what the notice below it says."""
+    """The lede without what the notice below it says, nor the name of the trial that it is of."""
     if not sentence:
         return lede
-    return lede.replace(f"{sentence}.", "").replace(sentence, "").strip()
+    return re.sub(rf"(?:Trial \d+: )?{re.escape(sentence)}\.?", "", lede).strip()
 
 
 def _best(view: StudyView) -> str:
