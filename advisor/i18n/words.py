@@ -13,7 +13,7 @@ WORDS = (
     *("better", "worse", "high", "medium", "low", "yes", "no", "on", "off", "none"),
     *("chat", "batch", "edge", "api", "current", "candidate", "baseline", "verify"),
     *("met", "missed", "passed", "failed", "failing", "passing", "running", "waiting", "done"),
-    *("two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("the target", "both targets", "changing"),
     *("mean", "peak", "gaps", "steps", "runs", "warning", "minutes", "hours"),
     *("to", "from", "reading", "readings", "Trade-off", "Warm-up", "process"),
