@@ -10,6 +10,7 @@ from advisor.charts import (
     coordinates,
     device,
     formats,
+    highest_rate,
     kernels,
     kv_blocks,
     kv_cache,
@@ -53,7 +54,7 @@ CHARTS: dict[str, Builder] = {
     "e2e-by-rate": boundary.e2e,
     "goodput-by-rate": boundary.good,
     "throughput-by-rate": boundary.output,
-    "highest-rate": boundary.highest,
+    "highest-rate": highest_rate.highest,
     "server-timeline": server_timeline.timeline,
 }
 

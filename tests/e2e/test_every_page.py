@@ -110,6 +110,11 @@ def test_every_page_is_accessible(
     assert not found
 
 
+def px_too_wide(page: Page) -> int:
+    """Pixels by which the page is wider than its window: more than 0 scrolls sideways."""
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
 def test_no_page_scrolls_sideways_on_a_phone(
     chromium: Browser,
     site: Site,
@@ -129,8 +134,7 @@ def test_no_page_scrolls_sideways_on_a_phone(
         page.wait_for_load_state("networkidle")
         keep_picture(page, name, "390")
         page.set_viewport_size(PHONE)
-        over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        if over > 0:
+        if (over := px_too_wide(page)) > 0:
             wide[name] = over
     context.close()
     assert not wide
@@ -160,7 +164,7 @@ def test_the_pages_in_chinese(
         keep_picture(page, name, "zh")
         complaints = violations(page)
         page.set_viewport_size(PHONE)
-        if (over := page.evaluate("document.documentElement.scrollWidth - innerWidth")) > 0:
+        if (over := px_too_wide(page)) > 0:
             complaints.append(f"{over} px wider than a phone")
         if complaints:
             found[name] = complaints

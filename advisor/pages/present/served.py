@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from advisor import units
 from advisor.charts import Chart, ChartInput, chart
-from advisor.charts.boundary import ended, trial_charts
+from advisor.charts.boundary import trial_charts
+from advisor.charts.highest_rate import ended
+from advisor.charts.rate_curve import rate_text
 from advisor.evidence import StudyEvidence, TrialEvidence
-from gpuagent.wire.serving import CountCheck, EngineFacts, RateBoundary, ServedEngine
+from gpuagent.wire import Quantity
+from gpuagent.wire.serving import CountCheck, EngineFacts, RateBoundary
 from gpuagent.wire.trial import ServeResult
 
 Line = tuple[str, str, str]
@@ -74,8 +77,8 @@ def server_page(trial: TrialEvidence, evidence: StudyEvidence) -> ServerPage | N
     lines: list[Line] = [
         ("Start", units.seconds(served.ready_s.value), served.ready_s.reason or f"{name}, ready"),
         *_fact_lines(served.facts),
-        _share("Prefix cache hits", served, "of prompt tokens"),
-        _share("Accepted draft tokens", served, "of what the draft proposed", drafts=True),
+        _share("Prefix cache hits", served.prefix_hit_frac, "of prompt tokens"),
+        _share("Accepted draft tokens", served.spec_accepted_frac, "of what the draft proposed"),
     ]
     if counters is not None:
         most = f"at most {units.percent(counters.kv_peak_frac)} of the cache used"
@@ -120,8 +123,7 @@ def _fact_lines(facts: EngineFacts) -> list[Line]:
     return lines
 
 
-def _share(name: str, served: ServedEngine, of: str, *, drafts: bool = False) -> Line:
-    found = served.spec_accepted_frac if drafts else served.prefix_hit_frac
+def _share(name: str, found: Quantity, of: str) -> Line:
     return name, units.percent(found.value), found.reason or of
 
 
@@ -155,7 +157,7 @@ def _grouped(command: tuple[str, ...]) -> list[str]:
 
 def _boundary_lines(found: RateBoundary) -> tuple[Line, ...]:
     def rate(value: float | None) -> str:
-        return units.DASH if value is None else f"{units.number(value)}{units.NBSP}req/s"
+        return units.DASH if value is None else rate_text(value)
 
     proof = f"every target proven with {units.percent(found.confidence)} confidence"
     if found.proven_per_s is None:
