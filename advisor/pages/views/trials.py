@@ -110,7 +110,12 @@ def trial_cancel_view(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     except Conflict as error:
         messages.warning(request, error.message)
     else:
-        messages.info(request, gettext("Cancelled. The study goes on without this trial."))
+        text = (
+            gettext("Cancelled. The study goes on without this trial.")
+            if trial.is_terminal
+            else gettext("The trial ends when its agent hears of it. The study goes on without it.")
+        )
+        messages.info(request, text)
     return redirect("trial", trial_id=trial.pk)
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from advisor.accounts.models import Org
+from advisor.studies.models import TrialState
 from gpuagent.wire.serving import CountCheck
 from tests.advisor.pages.conftest import MARKUP
 from tests.advisor.studies.test_served import BAD, served, spec
@@ -86,6 +87,16 @@ def test_members_cancel_one_trial_and_the_page_says_so(
     page = member.get(f"/studies/{study.pk}/").content.decode()
     assert "Trial 1 was cancelled" in page
     assert url not in page
+
+
+def test_a_running_trial_is_not_called_cancelled_before_it_ended(member: Client, org: Org) -> None:
+    agent = create_agent(org)
+    trial = create_trial(create_study(org, agent=agent))
+    trial.state = TrialState.RUNNING
+    trial.save()
+    page = member.post(f"/trials/{trial.pk}/cancel/", follow=True).content.decode()
+    assert "ends when its agent hears of it" in page
+    assert "Cancelled." not in page
 
 
 def test_a_misused_server_is_shown_on_its_trial_the_study_and_the_report(
