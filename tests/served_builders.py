@@ -12,11 +12,9 @@ from gpuagent.wire.serving import (
     PointTarget,
     RateBoundary,
     RatePoint,
-    ServedEngine,
     ServerTimeline,
 )
-from gpuagent.wire.trial import ServeResult
-from tests.builders import make_baseline_result, make_trial
+from tests.builders import make_served, make_trial
 
 TARGETS = tuple(
     SlaTarget(metric=metric, statistic="p90", limit=limit)
@@ -92,22 +90,11 @@ def make_served_trial(
     settings: EngineSettings | None = None,
     **kwargs: Any,
 ) -> TrialEvidence:
-    result = ServeResult.model_validate(
-        make_baseline_result(arrivals="closed_loop").model_dump()
-        | {
-            "experiment": "serve",
-            "cells": (),
-            "served": ServedEngine(
-                engine="vllm",
-                version="0.32.0",
-                command=("vllm", "serve", "/models/small"),
-                ready_s=Quantity(value=50.0),
-                facts=EngineFacts(kv_cache_tokens=4096, graph_sizes=(1, 2, 4)),
-                timeline=timeline,
-                timeline_reason=timeline_reason,
-            ),
-            "boundary": boundary,
-            "boundary_reason": boundary_reason,
-        }
-    )
+    result = make_served(
+        version="0.32.0",
+        command=("vllm", "serve", "/models/small"),
+        facts=EngineFacts(kv_cache_tokens=4096, graph_sizes=(1, 2, 4)),
+        timeline=timeline,
+        timeline_reason=timeline_reason,
+    ).model_copy(update={"boundary": boundary, "boundary_reason": boundary_reason})
     return make_trial(result, settings=settings or EngineSettings(), **kwargs)

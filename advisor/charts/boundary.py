@@ -8,7 +8,7 @@ where the client was the limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor import units
@@ -64,6 +64,14 @@ def lines_of(named: Sequence[tuple[TrialEvidence, str, str, bool]]) -> tuple[Lin
         for trial, name, colour, dashed in named
         if (found := boundary_of(trial)) is not None
     )
+
+
+def with_doubt(title: str, best: RateBoundary, others: Iterable[RateBoundary]) -> str:
+    """`title`, and where the brackets do not prove that `best` is higher, the word on that."""
+    low = best.low if best.low is not None else best.rate_per_s
+    ends = [b.high if b.high is not None else b.rate_per_s for b in others if b is not best]
+    unproven = low is not None and any(high is not None and high >= low for high in ends)
+    return f"{title}; the brackets overlap" if unproven else title
 
 
 def study_lines(data: ChartInput) -> tuple[Line, ...]:
@@ -310,6 +318,7 @@ def _title(lines: Sequence[Line], short: str) -> str:
     if best is not first and rate is not None and before is not None:
         name = "the current settings" if first.dashed else first.name.lower()
         text += f" instead of {rate_text(before)} with {name}"
+        text = with_doubt(text, best.found, (first.found,))
     return text
 
 

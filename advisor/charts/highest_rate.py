@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor import units
 from advisor.charts import figure
 from advisor.charts.base import Chart, ChartInput, Column, empty, nothing_yet
-from advisor.charts.boundary import boundary_of
+from advisor.charts.boundary import boundary_of, with_doubt
 from advisor.charts.dots import Dot, dots_figure
 from advisor.charts.rate_curve import rate_text
 from advisor.evidence import TrialEvidence
@@ -33,10 +33,11 @@ def highest(data: ChartInput) -> Chart:
         )
         for trial, b, rate in drawn
     ]
+    title = f"{data.name(best[0])} takes the most load within the targets: {rate_text(best[2])}"
     return Chart(
         id="highest-rate",
         short="Highest rate",
-        title=f"{data.name(best[0])} takes the most load within the targets: {rate_text(best[2])}",
+        title=with_doubt(title, best[1], (b for _, b, _ in drawn)),
         note=(
             "Where the fitted curve crosses a limit; bars span the highest rate that kept all "
             "targets to the lowest that did not."

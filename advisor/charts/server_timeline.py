@@ -191,7 +191,7 @@ def _figure(panels: Sequence[_Panel], start: float, end: float) -> figure.Figure
                         size=11,
                         xref="paper",
                         yref="paper",
-                        x=0.99 - 0.13 * (len(panel.series) - 1 - place),
+                        x=0.99 - 0.25 * (len(panel.series) - 1 - place),
                         y=above,
                         xanchor="right",
                         yanchor="top",

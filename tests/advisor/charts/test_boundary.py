@@ -52,6 +52,16 @@ def test_the_title_says_how_much_more_load_the_best_settings_take() -> None:
     assert sorted(s["x0"] for s in built.figure["layout"]["shapes"]) == [0, 2.0, 5.0]
 
 
+@pytest.mark.parametrize(("low", "overlap"), [(1.5, True), (2.1, False)])
+def test_a_bracket_that_reaches_into_another_proves_no_order(low: float, overlap: bool) -> None:
+    data = study(
+        make_served_trial(make_boundary(2.0), ordinal=1, role="current"),
+        make_served_trial(make_boundary(5.0, low=low), ordinal=2, role="variant", settings=WIDE),
+    )
+    for name in ("ttft-by-rate", "highest-rate"):
+        assert chart(name, data).title.endswith("; the brackets overlap") is overlap
+
+
 @pytest.mark.parametrize(
     ("found", "words"),
     [
