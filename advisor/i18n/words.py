@@ -31,6 +31,8 @@ _MARGIN = ("", ": {3} of {4}", ": {3} instead of {4}")
 COMPOSED = (
     *(f"{who}{load}{margin}" for who in _WHO for load in _LOAD for margin in _MARGIN),
     "{0} and {1} more",
+    "{0} keeps all targets up to {1} instead of {2} with {3}",
+    "{0} keeps all targets up to {1} instead of {2} with {3}; the brackets overlap",
     "{0} falls from {1} to {2} in trial {3}",
     "{0} rises from {1} to {2} in trial {3}",
     "One token takes {0} with {1} in flight and {2} with {3}",
