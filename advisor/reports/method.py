@@ -196,10 +196,9 @@ def cancelled_note(evidence: StudyEvidence) -> str:
     numbers = [str(t.ordinal) for t in evidence.trials if t.state == "cancelled"]
     if not numbers:
         return ""
-    several = len(numbers) > 1
-    goes = "is without them" if several else "is without it"
-    verb = "were" if several else "was"
-    return f"Trial{'s' if several else ''} {', '.join(numbers)} {verb} cancelled; the study {goes}."
+    if len(numbers) == 1:
+        return f"Trial {numbers[0]} was cancelled; the study is without it."
+    return f"Trials {', '.join(numbers)} were cancelled; the study is without them."
 
 
 def _doubts(evidence: StudyEvidence) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from advisor.i18n import say, speaking, spoken
@@ -129,6 +129,9 @@ def test_every_template_is_found_again(data: st.DataObject) -> None:
     text = template.literals[0] + "".join(
         value + literal for value, literal in zip(values, template.literals[1:], strict=True)
     )
+    # A point or comma between two digits belongs to a number; no page puts one there as a mark.
+    lone = [i for i, literal in enumerate(template.literals[1:-1]) if literal in (".", ",")]
+    assume(not any(values[i][-1].isdigit() and values[i + 1][0].isdigit() for i in lone))
     read = chinese.read(text.strip())
     assert not read.left, text
     kept = {piece for piece in template.pieces if isinstance(piece, int)}
