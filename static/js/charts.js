@@ -117,6 +117,7 @@ addEventListener("afterprint", () => {
 // Charts that share a box: one at a time, its title on top. Without this script all are shown.
 function show(figure, id) {
   for (const one of figure.querySelectorAll("[data-chart]")) one.hidden = one.dataset.chart !== id;
+  figure.dataset.chosen = id;
   for (const button of figure.querySelectorAll("[data-show-chart]")) {
     button.setAttribute("aria-pressed", String(button.dataset.showChart === id));
   }
@@ -131,7 +132,6 @@ for (const group of document.querySelectorAll("[data-switch]")) {
   for (const button of group.querySelectorAll("[data-show-chart]")) {
     button.addEventListener("click", () => show(figure, button.dataset.showChart));
   }
-  group.hidden = false;
   show(figure, group.querySelector("[data-show-chart]").dataset.showChart);
 }
 drawAll();

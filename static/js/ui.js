@@ -5,7 +5,6 @@ const themeNow = () => document.documentElement.dataset.theme ?? "system";
 
 function showTheme() {
   if (!themeButton) return;
-  themeButton.hidden = false;
   themeButton.querySelector("span").textContent = themeButton.dataset[themeNow()];
 }
 
@@ -42,7 +41,6 @@ document.addEventListener("click", async (event) => {
   label.textContent = (await copy(document.getElementById(button.dataset.copy))) ? words.copied : words.selected;
   setTimeout(() => { label.textContent = before; }, 1600);
 });
-for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
 
 // Parts of a form that belong to one choice: shown with it, all shown without JavaScript.
 // A part may name several choices: it is shown when one of them has a value of its list.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from django import template
 from django.utils.safestring import SafeString, mark_safe
@@ -35,6 +36,12 @@ def finding_word(finding: Finding) -> words.Word:
 def get(mapping: dict[str, int], key: str) -> int | str:
     """A value of a mapping by a variable key; empty where it is missing."""
     return mapping.get(key, "")
+
+
+@register.filter
+def any_drawn(groups: Iterable[Iterable[Chart]] | None) -> bool:
+    """Whether a chart of these groups has a figure: a page of empty ones needs no plotly."""
+    return any(chart.figure is not None for group in groups or () for chart in group)
 
 
 @register.filter
