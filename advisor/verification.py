@@ -9,6 +9,7 @@ perplexity rose beyond the allowed share is contradicted, however fast it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,9 +80,10 @@ def _judge(
 def compare_runs(result: VerifyResult, workload: Workload) -> dict[str, Comparison]:
     """Candidate against current by metric; metrics that some run lacks are left out."""
     varies = "lognormal" in (workload.input_tokens.kind, workload.output_tokens.kind)
+    values = [_run_values(run) for run in result.runs]
     found = {}
     for name in COMPARED:
-        a_runs, b_runs = run_values(result, name)
+        a_runs, b_runs = _split(_pairs(result, [value[name] for value in values]))
         if len(a_runs) < 2:
             continue
         test = compare_pairs if varies and len(a_runs) >= MIN_PAIRED else compare
@@ -89,20 +91,25 @@ def compare_runs(result: VerifyResult, workload: Workload) -> dict[str, Comparis
     return found
 
 
-def _pairs(result: VerifyResult, metric: str) -> list[tuple[float, float]]:
-    """(current, candidate) of each pair: two runs that follow each other, in either order."""
-    values: dict[int, dict[str, float]] = {}
-    for run in result.runs:
-        value = _run_value(run, metric)
+def _pairs(result: VerifyResult, values: Sequence[float | None]) -> list[tuple[float, float]]:
+    """(current, candidate) of each pair: two runs that follow each other, in either order.
+
+    `values`: one number for each run of `result`.
+    """
+    found: dict[int, dict[str, float]] = {}
+    for run, value in zip(result.runs, values, strict=True):
         if value is not None:
-            values.setdefault(run.order // 2, {})[run.side] = value
-    return [(pair["a"], pair["b"]) for _, pair in sorted(values.items()) if len(pair) == 2]
+            found.setdefault(run.order // 2, {})[run.side] = value
+    return [(pair["a"], pair["b"]) for _, pair in sorted(found.items()) if len(pair) == 2]
+
+
+def _split(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def run_values(result: VerifyResult, metric: str) -> tuple[list[float], list[float]]:
     """One number a run of `metric`: (of the current settings, of the candidate), in their order."""
-    pairs = _pairs(result, metric)
-    return [a for a, _ in pairs], [b for _, b in pairs]
+    return _split(_pairs(result, [_run_values(run)[metric] for run in result.runs]))
 
 
 def quality_lost(result: VerifyResult) -> float | None:
@@ -113,13 +120,15 @@ def quality_lost(result: VerifyResult) -> float | None:
     return rise if rise > MAX_PERPLEXITY_INCREASE.value else None
 
 
-def _run_value(run: AbRun, metric: str) -> float | None:
+def _run_values(run: AbRun) -> dict[str, float | None]:
+    """Every compared metric of a run at once: its requests are read but once."""
     metrics: RequestMetrics = request_metrics(run.requests)
-    if metric == "output_tok_s":
-        return throughput(metrics).value_tok_s
-    values = {"ttft_s": metrics.ttft_s, "itl_s": metrics.itl_s, "e2e_s": metrics.e2e_s}[metric]
-    mean = float(np.mean(values)) if values.size else 0.0
-    return mean if mean > 0 else None
+    found: dict[str, float | None] = {"output_tok_s": throughput(metrics).value_tok_s}
+    samples = {"ttft_s": metrics.ttft_s, "itl_s": metrics.itl_s, "e2e_s": metrics.e2e_s}
+    for name, values in samples.items():
+        mean = float(np.mean(values)) if values.size else 0.0
+        found[name] = mean if mean > 0 else None
+    return found
 
 
 def _decisive(evidence: StudyEvidence, comparisons: dict[str, Comparison]) -> str:

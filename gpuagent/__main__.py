@@ -153,16 +153,21 @@ def _run(args: argparse.Namespace, config: AgentConfig) -> int:
 
 
 def _doctor(args: argparse.Namespace, config: AgentConfig) -> int:
+    from rich.console import Console
+
     from gpuagent import doctor
 
     identity = read_identity(config) if config.identity_path.exists() else None
-    checks = doctor.run(
-        state_dir=config.state_dir,
-        model_roots=config.model_roots,
-        broker_url=config.broker_url or (identity.broker_url if identity else None),
-        server_url=identity.server_url if identity else None,
-        credential=identity.credential if identity else None,
-    )
+    # Shown on a terminal alone, and never among the answers.
+    with Console(stderr=True).status("Checking") as status:
+        checks = doctor.run(
+            state_dir=config.state_dir,
+            model_roots=config.model_roots,
+            broker_url=config.broker_url or (identity.broker_url if identity else None),
+            server_url=identity.server_url if identity else None,
+            credential=identity.credential if identity else None,
+            on_start=lambda name: status.update(f"Checking {name}"),
+        )
     if args.json:
         print(json.dumps([check.to_dict() for check in checks], indent=2))
     else:

@@ -63,21 +63,30 @@ def run(
     broker_url: str | None = None,
     server_url: str | None = None,
     credential: str | None = None,
+    on_start: Callable[[str], None] = lambda _: None,
 ) -> list[Check]:
-    """All checks, in the order in which a person would fix them."""
+    """All checks, in the order in which a person would fix them.
+
+    `on_start` is told what is asked next; importing torch and a silent server take seconds.
+    """
+    on_start("torch, in a process of its own")
     torch_facts = _ask_torch()
-    questions: list[Callable[[], list[Check]]] = [
-        _python,
-        lambda: _torch(torch_facts),
-        lambda: _gpus(torch_facts),
-        _engines,
-        _nsys,
-        lambda: _disk(state_dir),
-        lambda: _models(model_roots),
-        lambda: [_broker(broker_url)],
-        lambda: [_server(server_url, credential)],
+    questions: list[tuple[str, Callable[[], list[Check]]]] = [
+        ("Python", _python),
+        ("torch", lambda: _torch(torch_facts)),
+        ("GPUs", lambda: _gpus(torch_facts)),
+        ("engines", _engines),
+        ("Nsight Systems", _nsys),
+        ("disk", lambda: _disk(state_dir)),
+        ("model folders", lambda: _models(model_roots)),
+        ("broker", lambda: [_broker(broker_url)]),
+        ("server", lambda: [_server(server_url, credential)]),
     ]
-    return [check for question in questions for check in question()]
+    checks: list[Check] = []
+    for name, question in questions:
+        on_start(name)
+        checks += question()
+    return checks
 
 
 def _python() -> list[Check]:

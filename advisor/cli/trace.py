@@ -11,6 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.markup import escape
+
 from advisor.cli.errors import CliError
 from gpuagent.traces.analyse import analyse_file
 from gpuagent.traces.compare import Comparison, Difference, compare
@@ -51,8 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _analyse(name: str) -> TraceReport:
+    path = Path(name)
+    size = f"{path.stat().st_size / 2**20:,.0f} MiB" if path.is_file() else ""
     try:
-        return analyse_file(Path(name))
+        # On a terminal alone: how long a file takes depends on its events, so no share is known.
+        with Console(stderr=True).status(escape(f"Reading {_printable(path.name)} {size}")):
+            return analyse_file(path)
     except TraceError as error:
         raise CliError(f"{Path(name).name}: {error.message}") from None
 

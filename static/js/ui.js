@@ -84,8 +84,47 @@ for (const radio of document.querySelectorAll("[data-preset]")) {
   });
 }
 
-// An upload: the chosen or dropped file's name in the button, and a word while the server reads it.
-for (const form of document.querySelectorAll("[data-drop]")) {
+// An upload: the chosen or dropped file's name in the button, then the share sent, then a word while the server
+// reads it. With a stop button the file is sent from here, so that there is something to show and to stop.
+function send(form, button, stop) {
+  const request = new XMLHttpRequest();
+  const word = button.textContent;
+  const began = performance.now();
+  button.disabled = true;
+  stop.hidden = false;
+  stop.onclick = () => request.abort();
+  request.upload.onprogress = ({ loaded, total }) => {
+    const left = Math.ceil(((performance.now() - began) / 1000) * (total / loaded - 1));
+    button.textContent = `${Math.floor((100 * loaded) / total)} %, ${button.dataset.left.replace("{s}", left)}`;
+  };
+  request.upload.onload = () => { // from here on the file is the server's
+    button.textContent = button.dataset.busy;
+    stop.hidden = true;
+  };
+  const again = () => {
+    button.textContent = word;
+    button.disabled = false;
+    stop.hidden = true;
+  };
+  request.onabort = again;
+  request.onload = () => {
+    if (request.status < 400) {
+      location.assign(request.responseURL);
+      return;
+    }
+    const answer = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("[data-drop]");
+    if (!answer) { // a page of its own, such as that of a proxy: let the browser ask and show it
+      form.submit();
+      return;
+    }
+    form.replaceWith(answer);
+    follow(answer);
+  };
+  request.onerror = () => form.submit();
+  request.open("POST", form.action);
+  request.send(new FormData(form));
+}
+function follow(form) {
   const input = form.querySelector("input[type=file]");
   const name = form.querySelector("[data-drop-name]");
   const empty = name.textContent;
@@ -97,12 +136,19 @@ for (const form of document.querySelectorAll("[data-drop]")) {
     input.files = event.dataTransfer.files;
     input.dispatchEvent(new Event("change"));
   });
-  form.addEventListener("submit", () => {
+  form.addEventListener("submit", (event) => {
     const button = form.querySelector("[data-busy]");
+    const stop = form.querySelector("[data-stop]");
+    if (stop) {
+      event.preventDefault();
+      send(form, button, stop);
+      return;
+    }
     button.textContent = button.dataset.busy;
     button.disabled = true;
   });
 }
+for (const form of document.querySelectorAll("[data-drop]")) follow(form);
 
 // Keeps a page to show while the server cannot be reached. Browsers offer this over https and on localhost.
 navigator.serviceWorker?.register("/sw.js").catch(() => { /* the page works without it */ });

@@ -152,6 +152,68 @@ def keep_picture(page: Page, name: str, look: str) -> None:
     page.screenshot(path=SCREENS / f"{name}-{look}.png", full_page=True)
 
 
+# --- paint -------------------------------------------------------------------------------------
+
+MOST_SHIFT = 0.05
+"""Layout shift a page may have while it loads; 0.1 counts as good on the web at large."""
+_WATCH_PAINT = """(() => {
+  const seen = { shift: 0, fcp_ms: null, moved: [] };
+  window.paintSeen = seen;
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      if (entry.hadRecentInput) continue;
+      seen.shift += entry.value;
+      for (const { node } of entry.sources) seen.moved.push(String(node?.outerHTML).slice(0, 80));
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      if (entry.name === "first-contentful-paint") seen.fcp_ms = Math.round(entry.startTime);
+    }
+  }).observe({ type: "paint", buffered: true });
+})();"""
+
+
+def watch_paint(context: BrowserContext) -> None:
+    """Every page of `context` counts what moves and when it first shows something."""
+    context.add_init_script(_WATCH_PAINT)
+
+
+@dataclass
+class Paint:
+    """shift: sum of layout shifts; fcp_ms: first contentful paint; plotly, figures: on the page."""
+
+    shift: float
+    fcp_ms: int | None
+    moved: list[str]
+    plotly: bool
+    figures: bool
+
+    def complaints(self) -> list[str]:
+        found = []
+        if self.shift > MOST_SHIFT:
+            found.append(f"moves by {self.shift:.3f}: {self.moved}")
+        if self.plotly != self.figures:
+            found.append("loads plotly without a figure" if self.plotly else "lacks plotly")
+        return found
+
+
+def paint_of(page: Page) -> Paint:
+    return Paint(
+        **page.evaluate(
+            "({...window.paintSeen, plotly: typeof Plotly !== 'undefined',"
+            " figures: document.querySelector('[data-figure]') !== null})"
+        )
+    )
+
+
+def keep_paint(look: str, paints: dict[str, Paint]) -> None:
+    """build/paint-<look>.json: milliseconds of this machine, to read; nothing is asserted."""
+    SCREENS.parent.mkdir(parents=True, exist_ok=True)
+    lines = {name: {"fcp_ms": p.fcp_ms, "shift": round(p.shift, 4)} for name, p in paints.items()}
+    (SCREENS.parent / f"paint-{look}.json").write_text(json.dumps(lines, indent=1) + "\n")
+
+
 # --- signed in ---------------------------------------------------------------------------------
 
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.conftest import DESKTOP, PHONE, Site, Watch, keep_picture
+from tests.e2e.conftest import (
+    DESKTOP,
+    PHONE,
+    Paint,
+    Site,
+    Watch,
+    keep_paint,
+    keep_picture,
+    paint_of,
+    watch_paint,
+)
+from tests.stack.conftest import TINY_LLAMA
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -98,15 +109,19 @@ def test_every_page_is_accessible(
         base_url=site.url, storage_state=session_state, viewport=DESKTOP, color_scheme=scheme
     )
     found = {}
+    paints: dict[str, Paint] = {}
     watch.expected.add(404)
+    watch_paint(context)
     page = watch.follow(context.new_page())
     for name, where in PAGES.items():
         page.goto(address(where, addresses))
         page.wait_for_load_state("networkidle")
+        paints[name] = paint_of(page)
         keep_picture(page, name, scheme)
-        if complaints := violations(page):
+        if complaints := violations(page) + paints[name].complaints():
             found[name] = complaints
     context.close()
+    keep_paint(scheme, paints)
     assert not found
 
 
@@ -125,18 +140,71 @@ def test_no_page_scrolls_sideways_on_a_phone(
     context = chromium.new_context(
         base_url=site.url, storage_state=session_state, viewport=PHONE, has_touch=True
     )
-    wide = {}
+    wide: dict[str, object] = {}
+    paints: dict[str, Paint] = {}
     watch.expected.add(404)
+    watch_paint(context)
     page = watch.follow(context.new_page())
     for name, where in PAGES.items():
         page.set_viewport_size({**PHONE, "width": 390})
         page.goto(address(where, addresses))
         page.wait_for_load_state("networkidle")
+        paints[name] = paint_of(page)
         keep_picture(page, name, "390")
         page.set_viewport_size(PHONE)
         if (over := px_too_wide(page)) > 0:
             wide[name] = over
+        if complaints := paints[name].complaints():
+            wide[name] = complaints
     context.close()
+    keep_paint("390", paints)
+    assert not wide
+
+
+LONG = "W" * 120
+"""The longest name that a study or a typed model may have, without a place to break it."""
+HOSTILE = {
+    "study-long": {"name": LONG, "model": "m" * 120},
+    "study-rtl": {"name": "نموذج لغوي كبير 8B", "model": "نموذج"},
+    "study-markdown": {"name": "a | b `c` **d** =1+1", "model": "=cmd|' /C calc'!A0"},
+}
+
+
+def test_hostile_names_stay_in_their_box(
+    page: Page, session_state: dict[str, Any], watch: Watch
+) -> None:
+    """Long, right-to-left and spreadsheet names: on a phone, in every list and report."""
+    page.goto("/organisation/")
+    page.get_by_label("Name", exact=True).fill("hostile")
+    page.get_by_label("Scope").select_option(label="Read and write")
+    page.get_by_role("button", name=re.compile("Create.*token")).click()
+    headers = {"Authorization": f"Bearer {page.locator('#secret').inner_text()}"}
+    where = {"studies": "/studies/", "compare": "/compare/"}
+    for name, fields in HOSTILE.items():
+        spec = {
+            "name": fields["name"],
+            "model": {"kind": "config", "name": fields["model"], "config": TINY_LLAMA},
+            "workload": {
+                "preset": "chat",
+                "input_tokens": {"mean": 64},
+                "output_tokens": {"mean": 16},
+                "requests": 12,
+            },
+            "targets": [{"metric": "ttft_s", "statistic": "p50", "limit": 0.5}],
+        }
+        made = page.request.post("/api/v1/studies", data=spec, headers=headers)
+        assert made.ok, made.text()
+        where[name] = f"/studies/{made.json()['id']}/"
+        where[f"{name}-report"] = f"{where[name]}report.html"
+        where[f"{name}-diagnose"] = f"{where[name]}diagnose/memory/"
+    page.set_viewport_size(PHONE)
+    wide = {}
+    for name, url in where.items():
+        page.goto(url)
+        page.wait_for_load_state("networkidle")
+        keep_picture(page, name, "hostile")
+        if (over := px_too_wide(page)) > 0:
+            wide[name] = over
     assert not wide
 
 
