@@ -254,7 +254,7 @@ def _findings(document: ReportDocument) -> Html | None:
         el("h2", "All other findings"),
         table("Findings", columns, rows, wraps=True) if rows else None,
         el("h3", "Rules that do not apply") if items else None,
-        el("ul", *items, class_="plain fine") if items else None,
+        el("ul", *items, class_="plain fine halves") if items else None,
     )
 
 
