@@ -71,7 +71,8 @@ def addresses(
     context = chromium.new_context(base_url=site.url, storage_state=session_state)
     page = context.new_page()
     page.goto(finished_study)
-    trial = page.get_by_role("region", name="Trials").get_by_role("link").first
+    rows = page.get_by_role("region", name="Trials").get_by_role("row")
+    trial = rows.get_by_role("link").first
     rule = page.locator("article.finding").first.get_by_role("link", name="Rule:")
     found = {
         "STUDY": finished_study,
