@@ -5,8 +5,8 @@ from __future__ import annotations
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.shapes import ModelShape, ShapeError, shape_from_config
 from advisor.studies.intake import study_device
-from advisor.studies.pricing import own_prices
 from advisor.studies.models import Study, Trial
+from advisor.studies.pricing import own_prices
 
 
 def build_evidence(study: Study) -> StudyEvidence:

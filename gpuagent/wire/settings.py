@@ -50,7 +50,7 @@ class EngineSettings(WireModel):
     cuda_graphs: replay captured steps. prefix_cache: reuse the cache of common beginnings.
     max_context: longest request in tokens. tensor_parallel: devices that share each layer.
     pipeline_parallel: groups of devices, each with a part of the layers. data_parallel: copies of
-    the model behind one address. expert_parallel: a device holds whole experts, not a slice of each.
+    the model behind one address. expert_parallel: a device holds whole experts, no slices of all.
     """
 
     dtype: Dtype = "auto"

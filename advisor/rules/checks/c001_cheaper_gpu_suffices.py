@@ -54,7 +54,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     cheaper = [
         (cost, option)
         for option in options
-        if (cost := _hourly(option, prices)) is not None and cost < now and _keeps(option.estimate, targets)
+        if (cost := _hourly(option, prices)) is not None
+        and cost < now
+        and _keeps(option.estimate, targets)
     ]
     if not cheaper:
         item = EvidenceItem(
