@@ -16,7 +16,7 @@ from advisor.rules.checks._parallel import (
     requests_in_flight,
     split_of,
 )
-from advisor.rules.rule import Effect, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     current_baseline,
     hurts,
@@ -109,6 +109,19 @@ def _finding(
 ) -> Finding:
     gain = ratio - 1
     known = best.found.in_domain
+    copies = best.copies * (evidence.spec.current.data_parallel or 1)
+    if evidence.spec.engine == "vllm" and best.found.shape.is_moe:
+        change = Change(
+            text=f"Start {copies} servers of tensor parallel size {best.tp} behind a load "
+            "balancer: vLLM's data parallel ranks would share the experts of such a model."
+        )
+    else:
+        change = parallel_change(
+            evidence,
+            f"Run this study with tensor parallel size {best.tp} and data parallel size {copies}.",
+            tensor_parallel=best.tp,
+            data_parallel=copies,
+        )
     return Finding(
         rule_id=ID,
         verdict=Verdict.FAIL,
@@ -116,13 +129,7 @@ def _finding(
         summary="A split pays with traffic between the GPUs at every layer; copies share nothing, "
         "and each reads all weights. Which of them wins depends on the load: measure it.",
         evidence=items,
-        change=parallel_change(
-            evidence,
-            f"Run this study with tensor parallel size {best.tp} and data parallel size "
-            f"{best.copies * (evidence.spec.current.data_parallel or 1)}.",
-            tensor_parallel=best.tp,
-            data_parallel=best.copies * (evidence.spec.current.data_parallel or 1),
-        ),
+        change=change,
         effect=Effect(
             metric="output_tok_s",
             change_frac=gain,

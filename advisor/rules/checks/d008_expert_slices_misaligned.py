@@ -71,9 +71,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
 def _ranks(evidence: StudyEvidence) -> int | None:
     """GPUs that share an expert: today's, else those that the model needs; None for one GPU."""
     now = evidence.spec.current
-    if evidence.spec.engine in ENGINES and (now.tensor_parallel or 1) > 1:
-        # vLLM shares experts among the copies, too; SGLang does not.
-        copies = (now.data_parallel or 1) if evidence.spec.engine == "vllm" else 1
+    # vLLM shares experts among the copies, too; SGLang does not.
+    copies = (now.data_parallel or 1) if evidence.spec.engine == "vllm" else 1
+    if evidence.spec.engine in ENGINES and split_of(now).tp * copies > 1:
         return split_of(now).tp * copies
     shape, spec = evidence.shape, device_spec(evidence)
     if shape is None or spec is None or spec.vendor == "CPU" or not split_needed(evidence):
