@@ -8,7 +8,7 @@ from advisor import units
 from advisor.estimates.memory import allowed_tp
 from advisor.estimates.rows import RowError
 from advisor.estimates.service import Estimate, estimate
-from advisor.evidence import StudyEvidence, TrialEvidence
+from advisor.evidence import StudyEvidence
 from advisor.rules.checks._parallel import (
     ENGINES,
     is_calibrated,
@@ -27,7 +27,6 @@ from advisor.rules.support import (
     request_of,
 )
 from advisor.shapes import ShapeError
-from advisor.targets import LATENCIES, target_name, target_statuses
 from advisor.thresholds import PLACEMENT_MIN_GAIN
 
 ID = "split-beyond-need"
@@ -94,12 +93,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if ratio < PLACEMENT_MIN_GAIN.value:
         title = "Copies may serve a little more than the split, or not"
         return plain(ID, Verdict.CANNOT_TELL, title, seen, item)
-    broken = _broken(evidence, trial, own.found, best.found)
-    if broken:
-        title = f"The split buys latency: copies would break {broken}, by prediction"
-        return plain(ID, Verdict.INFORMATIVE, title, seen, item)
     if not hurts(evidence, "output_tok_s", "ttft_s"):
-        title = f"{best.text.capitalize()} would serve more, by prediction; the targets are met"
+        title = f"By prediction {best.text} would serve more; the targets are met"
         return plain(ID, Verdict.INFORMATIVE, title, seen, item)
     return [_finding(evidence, (seen, item), best, ratio)]
 
@@ -180,29 +175,6 @@ def _options(
     return None if own is None else (own, [option for option in found if option.tp < tp])
 
 
-def _broken(
-    evidence: StudyEvidence, trial: TrialEvidence, own: Estimate, other: Estimate
-) -> str | None:
-    """The first latency target that holds today and would not: its value times the predicted
-    change."""
-    if own.ttft_s is None or own.tpot_s is None or other.ttft_s is None or other.tpot_s is None:
-        return None
-    more = max(0, evidence.spec.workload.output_tokens.mean - 1)
-    first = other.ttft_s.value / own.ttft_s.value
-    gap = other.tpot_s.value / own.tpot_s.value
-    whole = (other.ttft_s.value + more * other.tpot_s.value) / (
-        own.ttft_s.value + more * own.tpot_s.value
-    )
-    factors = dict(zip(LATENCIES, (first, gap, whole), strict=True))
-    for status in target_statuses(trial, evidence.spec):
-        factor, limit = factors.get(status.target.metric), status.target.limit
-        if factor is None or status.value is None or status.value > limit:
-            continue
-        if status.value * factor > limit:
-            return target_name(status.target)
-    return None
-
-
 RULE = Rule(
     id=ID,
     code="d006",
@@ -215,8 +187,9 @@ RULE = Rule(
     how_measured="Requests in flight by the client's clock; calibrated prediction of today's "
     "placement and of copies on fewer GPUs at that load, with the memory of each.",
     threshold=f"Fails when copies are predicted to serve {PLACEMENT_MIN_GAIN.value:g} × as much or "
-    "more, keep the latency targets that hold today, and a throughput or TTFT target is not met; "
-    "below that it cannot tell, and told where the targets are met.",
+    "more with the same requests in flight, by which the mean request takes less time, too, and a "
+    "throughput or TTFT target is not met; below that it cannot tell, and told where the targets "
+    "are met.",
     source=PLACEMENT_MIN_GAIN.source,
     when_not="When the longest prompts need the cache of several GPUs, or one stream is to be as "
     "fast as it can be.",
