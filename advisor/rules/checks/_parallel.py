@@ -46,12 +46,16 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class LinkShare:
-    """Share of a split prefill that the all-reduces take; `measured`: at the calibrated rate."""
+    """Share of a split prefill that the all-reduces take.
+
+    measured: at the calibrated rate. pcie: the GPUs have no links of their own.
+    """
 
     share: float
     busy_s: float
     comm_s: float
     measured: bool
+    pcie: bool
 
     @property
     def basis(self) -> str:
@@ -59,7 +63,11 @@ class LinkShare:
 
     @property
     def slow(self) -> bool:
-        return self.share > LINK_MAX_SHARE.value
+        """Whether it takes too much, and not by two data sheets alone.
+
+        Kernels reach a part of the stated arithmetic, so a fast link looks worse than it is.
+        """
+        return self.share > LINK_MAX_SHARE.value and (self.measured or self.pcie)
 
 
 def split_of(settings: EngineSettings) -> Split:
@@ -107,7 +115,7 @@ def link_share(evidence: StudyEvidence, shape: ModelShape, spec: GpuSpec, count:
     comm_s = plain_bytes / rate if rate else floor.comm_s
     busy_s = max(floor.memory_s, floor.compute_s + floor.attention_s)
     share = comm_s / (comm_s + busy_s) if comm_s + busy_s > 0 else 0.0
-    return LinkShare(share, busy_s, comm_s, bool(rate))
+    return LinkShare(share, busy_s, comm_s, bool(rate), spec.link_bytes_s is None)
 
 
 def within_layers(evidence: StudyEvidence, shape: ModelShape, spec: GpuSpec) -> Split | None:

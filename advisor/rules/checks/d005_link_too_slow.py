@@ -38,6 +38,11 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         value=share,
         unit="share",
     )
+    if share > LINK_MAX_SHARE.value and not link.slow:
+        title = f"By data sheets the link may take {units.percent(share)} of a split prefill"
+        summary = "Kernels reach less than the stated arithmetic, so it is less than that. A "
+        summary += "calibration of this host measures the link."
+        return plain(ID, Verdict.CANNOT_TELL, title, item, summary=summary)
     if not link.slow:
         title = f"The link takes {units.percent(share)} of a split prefill"
         return plain(ID, Verdict.PASS, title, item)
@@ -72,7 +77,7 @@ RULE = Rule(
     how_measured="Bytes of the all-reduces of a prefill over the calibrated rate of this host (or "
     "the data sheet's link), against the floor of its work.",
     threshold=f"Fails above {LINK_MAX_SHARE.value:.0%} of prefill when the model must be split; "
-    "told else.",
+    "told else. With links between the GPUs and no calibration of them it cannot tell.",
     source=LINK_MAX_SHARE.source,
     when_not="Decode of few sequences: its messages are small, and latency of the link counts.",
     needs=("a host with two GPUs or more", "a readable config"),

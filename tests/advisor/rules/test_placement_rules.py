@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
@@ -22,12 +21,8 @@ from advisor.rules.engine import evaluate
 from advisor.rules.rule import Finding, Verdict
 from gpuagent.wire import EngineSettings, LengthSpec, SlaTarget
 from gpuagent.wire.settings import Engine
-from gpuagent.wire.trial import ServeResult
 from tests.builders import (
-    make_baseline_result,
     make_evidence,
-    make_request,
-    make_served,
     make_shape,
     make_study_spec,
     make_trial,
@@ -39,8 +34,11 @@ from tests.rule_checks import (
     LLAMA_8B,
     LLAMA_70B,
     LOOSE_RATE,
+    QWEN3_30B,
+    QWEN3_30B_FP8,
     TIGHT_ITL,
     assert_says_what_is_missing,
+    make_busy,
     on_gpu,
     one,
     text_of,
@@ -56,41 +54,10 @@ MODULES = (
 SHORT_RATE = SlaTarget(metric="output_tok_s", statistic="mean", limit=1e6)
 B200 = on_gpu(name="NVIDIA B200", memory_bytes=180 * GIB, count=8)
 H100 = on_gpu(count=8)
-QWEN3_30B: dict[str, Any] = {
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "model_type": "qwen3_moe",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "moe_intermediate_size": 768,
-    "num_hidden_layers": 48,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-    "decoder_sparse_step": 1,
-    "max_position_embeddings": 40960,
-    "vocab_size": 151936,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
-FP8_BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128], "fmt": "e4m3"}
-QWEN3_30B_FP8 = {**QWEN3_30B, "quantization_config": FP8_BLOCKS}
-
-
-@cache
-def busy(in_flight: int) -> ServeResult:
-    """A server with so many requests in flight on average: TTFT 200 ms, gaps of 20 ms."""
-    lasts_s = 0.2 + 0.02 * 15
-    requests = [
-        make_request(i * lasts_s / in_flight, ttft_s=0.2, gaps_s=[0.02] * 15)
-        for i in range(in_flight * 20)
-    ]
-    return make_served(make_baseline_result(requests=requests, arrivals="poisson", cells=()))
 
 
 def trial(in_flight: int, settings: EngineSettings, **fields: Any) -> TrialEvidence:
-    return make_trial(busy(in_flight), settings=settings, **fields)
+    return make_trial(make_busy(in_flight), settings=settings, **fields)
 
 
 def spec(settings: EngineSettings, *targets: SlaTarget, engine: Engine = "vllm") -> dict[str, Any]:
@@ -297,10 +264,10 @@ def test_whole_experts_another_format_and_an_engine_that_runs_do_not_fail() -> N
 
 
 def test_the_size_that_the_model_needs_counts_where_none_is_set() -> None:
-    # 28 GiB of weights: two cards of 24 GB hold them, one does not.
-    small = on_gpu(name="NVIDIA L4", memory_bytes=24 * GIB, count=8)
-    found = slices(EngineSettings(), **small)
-    assert found.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
+    # 30 GB of weights on cards of 16 GiB: two are too few, and four slice through the blocks.
+    small = on_gpu(memory_bytes=16 * GIB, count=8)
+    assert "over 4 GPUs" in text_of(slices(EngineSettings(), **small))
+    assert slices(EngineSettings(), **small).verdict is Verdict.FAIL
     assert_says_what_is_missing(slices(EngineSettings()))
 
 
@@ -364,6 +331,18 @@ def test_rules_on_a_model_that_must_be_split_give_one_advice() -> None:
                     for knob, value in finding.change.settings.items():
                         said.setdefault(knob, set()).add(value)
             assert all(len(values) == 1 for values in said.values()), said
+
+
+def test_two_data_sheets_do_not_condemn_a_fast_link() -> None:
+    # Few active parameters and full stated arithmetic make any link look slow.
+    fields = {"shape": make_shape(**QWEN3_30B_FP8), **spec(EngineSettings())}
+    finding = one(d005_link_too_slow, **fields, **H100)
+    assert finding.verdict is Verdict.CANNOT_TELL
+    assert finding.change is None
+    small = on_gpu(memory_bytes=16 * GIB, count=8)
+    needed = one(d001_model_needs_splitting, **fields, **small)
+    assert needed.change is not None
+    assert needed.change.settings == {"tensor_parallel": 4}
 
 
 def test_a_slow_link_asks_for_the_same_pipeline_in_every_rule() -> None:
