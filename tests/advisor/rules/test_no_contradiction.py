@@ -237,7 +237,7 @@ def served_studies(draw: st.DrawFn) -> StudyEvidence:
     )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(evidence=served_studies())
 def test_a_server_on_several_gpus_gets_one_placement(evidence: StudyEvidence) -> None:
     findings = evaluate(evidence)

@@ -88,13 +88,13 @@ def copies(
 
 
 def test_a_split_that_serves_less_than_copies_by_prediction_is_to_be_tried_as_copies() -> None:
-    finding = copies(256, SHORT_RATE)
+    finding = copies(96, SHORT_RATE)
     assert finding.verdict is Verdict.FAIL
     assert finding.change is not None
-    assert finding.change.settings == {"tensor_parallel": 2, "data_parallel": 4}
+    assert finding.change.settings == {"tensor_parallel": 4, "data_parallel": 2}
     seen, predicted = finding.evidence
-    assert seen.value == pytest.approx(256, rel=0.06)
-    assert seen.n == 5120
+    assert seen.value == pytest.approx(96, rel=0.06)
+    assert seen.n == 1920
     assert predicted.value is not None
     assert predicted.value > 1.1
     assert "Predicted at this load" in predicted.text
@@ -121,7 +121,7 @@ def test_the_predicted_gain_must_reach_a_tenth(in_flight: int, verdict: Verdict)
 
 
 def test_copies_are_only_told_where_the_targets_are_met_and_none_on_another_basis() -> None:
-    told = copies(256, LOOSE_RATE)
+    told = copies(96, LOOSE_RATE)
     assert told.verdict is Verdict.INFORMATIVE
     assert told.change is None
     # The predictor has no measurement of this GPU, and the model fits no smaller group there.
@@ -137,7 +137,7 @@ def test_experts_are_shared_among_the_copies_of_vllm_so_servers_are_advised() ->
     for engine in ("vllm", "sglang"):
         found[engine] = one(
             d006_split_beyond_need,
-            trial(256, now),
+            trial(96, now),
             shape=make_shape(**QWEN3_30B),
             **B200,
             **spec(now, SHORT_RATE, engine=engine),
@@ -153,7 +153,7 @@ def test_experts_are_shared_among_the_copies_of_vllm_so_servers_are_advised() ->
 
 def test_a_disturbed_trial_tells_nothing_about_copies() -> None:
     now = EngineSettings(tensor_parallel=8)
-    disturbed = trial(256, now, validity=make_validity("invalid"))
+    disturbed = trial(96, now, validity=make_validity("invalid"))
     fields = {"shape": make_shape(**LLAMA_8B), **H100, **spec(now, SHORT_RATE)}
     assert_says_what_is_missing(one(d006_split_beyond_need, disturbed, **fields))
 
