@@ -436,6 +436,15 @@ FRONT_END_MIN_SAMPLES = Threshold(
     "third of itself with one burst",
     date="2026-12-03",
 )
+CONTEXT_SPARE = Threshold(
+    id="context-spare",
+    value=2.0,
+    unit="× the longest request",
+    meaning="a context limit beyond it is not what the workload needs",
+    source="own choice: lengths are rounded up to the next power of two, which is less than twice; "
+    "no published limit was found",
+    date="2026-12-03",
+)
 PLACEMENT_MIN_GAIN = Threshold(
     id="placement-min-gain",
     value=1.1,
@@ -578,6 +587,7 @@ THRESHOLDS: tuple[Threshold, ...] = (
     SPEC_ACCEPTANCE_GOOD,
     FRONT_END_MAX_SHARE,
     FRONT_END_MIN_SAMPLES,
+    CONTEXT_SPARE,
     PLACEMENT_MIN_GAIN,
     EXPERT_BLOCK,
     EXPERT_SLICES_GAIN,

@@ -244,6 +244,22 @@ CASES = (
         ("Set the longest context to", "fewer bits", "more GPUs"),
     ),
     Case(
+        "a server that does not start with a limit of ten million tokens",
+        "vLLM issues 2418 and 10517",
+        lambda: make_evidence(
+            spec=make_study_spec(
+                engine="vllm",
+                current=EngineSettings(),
+                workload=make_workload(input_tokens=LengthSpec(mean=3000)),
+            ),
+            shape=make_shape(**SCOUT),
+            **on_gpu(),
+        ),
+        "context-beyond-need",
+        Verdict.FAIL,
+        ("Limit requests to 4,096 tokens", "an engine does not start"),
+    ),
+    Case(
         "a limit of ten million tokens that nobody asked for",
         "vLLM issue 10517",
         lambda: sized(SCOUT, tokens=3000),
