@@ -40,8 +40,10 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     )
     if share > LINK_MAX_SHARE.value and not link.slow:
         title = f"By data sheets the link may take {units.percent(share)} of a split prefill"
-        summary = "Kernels reach less than the stated arithmetic, so it is less than that. A "
-        summary += "calibration of this host measures the link."
+        summary = (
+            "Kernels reach less than the stated arithmetic, so it is less than that. A calibration "
+            "of this host measures the link."
+        )
         return plain(ID, Verdict.CANNOT_TELL, title, item, summary=summary)
     if not link.slow:
         title = f"The link takes {units.percent(share)} of a split prefill"
