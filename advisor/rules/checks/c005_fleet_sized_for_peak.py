@@ -60,7 +60,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     )
     items = (capacity, start, item)
     if plan.peak == least:
-        title = f"The day needs {plan.peak} {_replicas(plan.peak)} at every hour"
+        title = f"The day needs the same replicas at every hour: {plan.peak}"
         return plain(ID, Verdict.PASS, title, *items)
     if found.start_s >= plan.slice_s:
         title = "A replica starts more slowly than the load of this day changes"
@@ -138,10 +138,6 @@ def _usd(evidence: StudyEvidence, plan: DayPlan) -> str:
         for hours in (plan.fixed_hours, plan.followed_hours(ahead=plan.ahead))
     )
     return f", {fixed} and {followed} USD a day ({price.basis})"
-
-
-def _replicas(count: int) -> str:
-    return "replica" if count == 1 else "replicas"
 
 
 RULE = Rule(

@@ -65,10 +65,9 @@ def _decided(
         trial_id=found.trial.trial_id,
     )
     item = EvidenceItem(
-        text=f"{copies} {'replica' if copies == 1 else 'replicas'} on demand against "
-        f"{copies + spare} on spot capacity"
-        f"{', one of them spare,' if spare else ''} cost {units.percent(max(0.0, saving))} less "
-        "before interruptions (predicted)",
+        text=f"Replicas on demand: {copies}, on spot capacity: {copies + spare}"
+        f"{', one of them spare' if spare else ''}; {units.percent(max(0.0, saving))} less before "
+        "interruptions (predicted)",
         value=saving,
         low=worst,
         high=best,
@@ -120,7 +119,7 @@ def _decided(
             confidence="medium" if worst > SPOT_MIN_SAVING.value else "low",
             confidence_reason="the saving holds at the highest spot price that was seen"
             if worst > SPOT_MIN_SAVING.value
-            else "at the highest spot price that was seen it is gone",
+            else "at the highest spot price that was seen too little of it is left",
         )
     ]
 

@@ -49,8 +49,9 @@ class _Option:
     def text(self) -> str:
         if self.copies == 1:
             return f"one copy over {self.tp} GPUs"
-        each = "GPU" if self.tp == 1 else "GPUs"
-        return f"{self.copies} copies of {self.tp} {each} each"
+        if self.tp == 1:
+            return f"{self.copies} copies on one GPU each"
+        return f"{self.copies} copies on {self.tp} GPUs each"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:

@@ -56,7 +56,6 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         title = f"{units.percent(idle)} of the pipeline's stages are idle, within the targets"
         return plain(ID, Verdict.INFORMATIVE, title, item)
     instead, effect = _instead(evidence, split, each)
-    advice = f"Keep {split.pp} requests or more in flight"
     return [
         Finding(
             rule_id=ID,
@@ -66,11 +65,16 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             summary="A token passes the stages one after the other, so a pipeline makes no single "
             "request faster; it gains only while every stage has a request of its own.",
             evidence=(item,),
-            change=split_change(
-                evidence, f"Serve with {instead.text}, or {advice[0].lower()}{advice[1:]}.", instead
+            change=Change(
+                text=f"Keep {split.pp} requests or more in flight, or use fewer stages where the "
+                "model fits them."
             )
-            if instead is not None
-            else Change(text=f"{advice}, or use fewer stages where the model fits them."),
+            if instead is None
+            else split_change(
+                evidence,
+                f"Serve with {instead.text}, or keep {split.pp} requests or more in flight.",
+                instead,
+            ),
             effect=effect,
             confidence="medium",
             confidence_reason="requests in flight are measured; what another split gains is not",

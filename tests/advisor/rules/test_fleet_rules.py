@@ -116,7 +116,7 @@ def test_without_a_day_a_rate_or_a_start_nothing_is_claimed() -> None:
 def test_a_day_that_needs_one_size_passes() -> None:
     finding = following(serving(), day=(3.0, 3.5, 3.9))
     assert finding.verdict is Verdict.PASS
-    assert "1 replica at every hour" in finding.title
+    assert "at every hour: 1" in finding.title
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_spot_capacity_that_saves_with_a_spare_replica_is_to_be_tried() -> None:
     # Ten replicas for the day's peak, and one spare.
     saving = 1 - 1.1 * market.usd_per_gpu_hour / 4.0
     assert fleet.value == pytest.approx(saving)
-    assert "10 replicas on demand against 11 on spot capacity, one of them spare," in fleet.text
+    assert "on demand: 10, on spot capacity: 11, one of them spare;" in fleet.text
     assert start.value is not None
     assert start.value == pytest.approx(saving * 3600 / 51, rel=0.02)
     effect = finding.effect
@@ -212,7 +212,7 @@ def test_one_replica_that_must_answer_is_only_told_and_a_batch_needs_no_spare() 
     assert alone.change is None
     batch = spot(serving(), day=None, preset="batch", prices={"H100 SXM": 8.0})
     assert batch.verdict is Verdict.FAIL
-    assert "1 replica on demand against 1 on spot" in text_of(batch)
+    assert "on demand: 1, on spot capacity: 1;" in text_of(batch)
     assert batch.change is not None
     assert "repeat the requests" in batch.change.text
 
