@@ -124,7 +124,7 @@ class StudySpec(WireModel):
         if self.day_req_s is not None and self.engine not in SERVERS:
             raise ValueError(f"day_req_s is the load of a server, and {self.engine} is none")
         if self.day_req_s is not None and max(self.day_req_s) <= 0:
-            raise ValueError("day_req_s: at least one rate must be above 0")
+            raise ValueError("day_req_s needs at least one rate above 0")
         return self
 
     @model_validator(mode="after")

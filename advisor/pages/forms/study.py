@@ -268,22 +268,29 @@ class StudyForm(forms.Form):
             "agent": data["agent"] or None,
             "engine": self._engine(),
             "endpoint": (data["endpoint"] or None) if self._engine() == "openai" else None,
-            "boundary": data["boundary"] == "true" and self._engine() in SERVERS,
-            "robustness": _SWITCH.get(data["robustness"]) if self._engine() in SERVERS else None,
+            "boundary": data["boundary"] == "true" and self._serves(),
+            "robustness": _SWITCH.get(data["robustness"]) if self._serves() else None,
             "current": self._current(),
             "goal": data["goal"] or "optimise",
             "profile": data["profile"] == "true",
             "budget_s": budget * 60 if isinstance(budget, float) else budget,
-            "day_req_s": split_rates(data["day_req_s"]) or None,
+            "day_req_s": self._day(),
         }
 
     def _shared_prefix(self) -> float | str:
         """Of servers alone: the field is not shown for others."""
         text = self.cleaned_data["shared_prefix"]
-        if not text or self._engine() not in SERVERS:
+        if not text or not self._serves():
             return 0.0
         share = _float(text)
         return share / 100 if isinstance(share, float) else share
+
+    def _day(self) -> list[str] | None:
+        """Of servers alone: the field is not shown for others."""
+        return split_rates(self.cleaned_data["day_req_s"]) or None if self._serves() else None
+
+    def _serves(self) -> bool:
+        return self._engine() in SERVERS
 
     def _engine(self) -> str:
         if self.kind == "simulated":

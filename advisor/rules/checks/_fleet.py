@@ -16,13 +16,15 @@ from gpuagent.wire.trial import ServeResult
 class Served:
     """The current settings on a server. start_s: to the first token, None with `start_reason`.
 
-    boundary: the highest rate that keeps the targets, None where none was found.
+    boundary: the highest rate that keeps the targets, None where none was looked for.
+    no_rate: why there is no such rate although it was looked for.
     """
 
     trial: TrialEvidence
     start_s: float | None
     start_reason: str | None
     boundary: RateBoundary | None
+    no_rate: str | None
 
     @property
     def capacity_req_s(self) -> float | None:
@@ -40,8 +42,9 @@ def served(evidence: StudyEvidence) -> Served | None:
     found = current_baseline(evidence)
     if found is None or not isinstance(found[1], ServeResult):
         return None
-    ready = found[1].served.ready_s
-    return Served(found[0], ready.value, ready.reason, found[1].boundary)
+    result, ready = found[1], found[1].served.ready_s
+    why = result.boundary.reason if result.boundary is not None else result.boundary_reason
+    return Served(found[0], ready.value, ready.reason, result.boundary, why)
 
 
 def price_now(evidence: StudyEvidence) -> PriceBasis | None:

@@ -21,6 +21,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         return not_applicable(ID, title, missing)
     if found is None or not found.capacity_req_s or found.boundary is None:
         missing = "The highest rate of the current settings: choose it when submitting the study"
+        if found is not None and evidence.spec.boundary and found.no_rate:
+            missing = f"A highest rate of the current settings: none was found ({found.no_rate})"
         return not_applicable(ID, title, missing)
     rates = [rate for rate in (found.boundary.low, found.boundary.high) if rate]
     capacity = EvidenceItem(

@@ -108,6 +108,12 @@ def test_the_own_price_wins_and_without_one_hours_alone_are_counted() -> None:
 def test_without_a_day_a_rate_or_a_start_nothing_is_claimed() -> None:
     assert "day_req_s" in (following(serving(), day=None).missing or "")
     assert "highest rate" in (following(serving(None)).missing or "")
+    looked = fields()
+    looked["spec"] = looked["spec"].model_copy(update={"boundary": True})
+    none = make_boundary(None, reason="no rate kept the targets")
+    trial = make_served_trial(none)
+    found = one(c005_fleet_sized_for_peak, trial, **looked)
+    assert "none was found (no rate kept the targets)" in (found.missing or "")
     blind = following(serving(ready="the server was running already"))
     assert blind.verdict is Verdict.CANNOT_TELL
     assert blind.summary == "the server was running already"
