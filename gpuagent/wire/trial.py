@@ -66,7 +66,11 @@ class BaselineConfig(WireModel):
 
 
 class KvCacheConfig(WireModel):
-    """Decode with and without the cache at growing context lengths."""
+    """Decode with and without the cache at growing context lengths.
+
+    perplexity_tokens: of the text that is read back from each form of the cache; 0 leaves quality
+    out.
+    """
 
     experiment: Literal["kv_cache"] = "kv_cache"
     context_tokens: Annotated[tuple[PositiveTokens, ...], Field(min_length=2, max_length=12)] = (
@@ -77,6 +81,7 @@ class KvCacheConfig(WireModel):
     )
     decode_steps: Annotated[int, Field(ge=2, le=512)] = 8
     repeats: Annotated[int, Field(ge=5, le=100)] = 5
+    perplexity_tokens: Annotated[int, Field(ge=0, le=300_000)] = 1024
 
 
 class VerifyConfig(WireModel):
