@@ -30,6 +30,7 @@ from gpuagent.wire.loaded import LoadedModel as LoadedModel
 from gpuagent.wire.loaded import Perplexity as Perplexity
 from gpuagent.wire.measure import Quantity, RequestRecord, Samples, Validity
 from gpuagent.wire.model import ModelRef
+from gpuagent.wire.parallel import TensorParallelConfig, TensorParallelResult
 from gpuagent.wire.robustness import RobustnessConfig, RobustnessResult
 from gpuagent.wire.serving import RateBoundary, ServeConfig, ServedEngine
 from gpuagent.wire.settings import Engine, EngineSettings
@@ -127,6 +128,7 @@ ExperimentConfig = Annotated[
     | AttentionConfig
     | QuantisationConfig
     | BatchingConfig
+    | TensorParallelConfig
     | ServeConfig
     | RobustnessConfig,
     Field(discriminator="experiment"),
@@ -380,6 +382,7 @@ Measurements = Annotated[
     | AttentionResult
     | QuantisationResult
     | BatchingResult
+    | TensorParallelResult
     | ServeResult
     | RobustnessResult,
     Field(discriminator="experiment"),
