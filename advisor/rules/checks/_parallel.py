@@ -20,6 +20,7 @@ from gpuagent.wire import EngineSettings
 from gpuagent.wire.settings import PARALLEL_KNOBS
 from gpuagent.wire.trial import BaselineResult
 
+MOST_HOSTS = 4
 ENGINES = ("vllm", "sglang")
 """Servers that have the knobs of `PARALLEL_KNOBS`."""
 
@@ -93,6 +94,23 @@ def parallel_change(evidence: StudyEvidence, text: str, **knobs: int | bool) -> 
     return Change(text=text, settings=new)
 
 
+def copies_change(evidence: StudyEvidence, text: str, copies: int, tp: int | None = None) -> Change:
+    """So many copies, of tensor parallel size `tp` where that is to change, else `text`.
+
+    Data parallel ranks of vLLM share the experts of a model that has them: there, copies are
+    servers of their own.
+    """
+    shape = evidence.shape
+    if evidence.spec.engine == "vllm" and shape is not None and shape.is_moe:
+        size = tp or split_of(evidence.spec.current).tp
+        return Change(
+            text=f"Start {copies} servers of tensor parallel size {size} behind a load balancer: "
+            "vLLM's data parallel ranks would share the experts of such a model."
+        )
+    knobs = {"data_parallel": copies} | ({"tensor_parallel": tp} if tp is not None else {})
+    return parallel_change(evidence, text, **knobs)
+
+
 def split_change(evidence: StudyEvidence, text: str, split: Split) -> Change:
     return parallel_change(evidence, text, tensor_parallel=split.tp, pipeline_parallel=split.pp)
 
@@ -137,6 +155,18 @@ def smallest_split(evidence: StudyEvidence, shape: ModelShape, spec: GpuSpec) ->
     sizes = range(2, min(_most(evidence, spec), shape.layers) + 1)
     layers = (Split(1, n) for n in sizes)
     return next((s for s in layers if _holds(evidence, shape, spec, s)), within)
+
+
+def hosts_split(evidence: StudyEvidence, shape: ModelShape, spec: GpuSpec) -> Split | None:
+    """The fewest hosts that hold the model: within the layers on each, one stage a host.
+
+    Only full hosts whose GPUs divide the heads; more than `MOST_HOSTS` ask for another GPU.
+    """
+    each = spec.gpus_per_node
+    if each < 2 or each not in allowed_tp(shape, each):
+        return None
+    splits = (Split(each, n) for n in range(2, MOST_HOSTS + 1))
+    return next((s for s in splits if _holds(evidence, shape, spec, s)), None)
 
 
 def _most(evidence: StudyEvidence, spec: GpuSpec) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import StudyEvidence
-from advisor.rules.checks._parallel import smallest_split, split_change, within_layers
+from advisor.rules.checks._parallel import hosts_split, smallest_split, split_change, within_layers
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     current_baseline,
@@ -48,6 +48,11 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         value=float(alone.memory.total),
         unit="B",
     )
+    hosts = hosts_split(evidence, shape, spec) if split is None else None
+    if hosts is not None:
+        title = f"Use {hosts.pp} hosts of {hosts.tp} GPUs: no single one holds the model"
+        text = f"Serve with {hosts.text}, a stage on each host, or store the weights in fewer bits."
+        return [_failing(title, Change(text=text), item)]
     if split is None or found is None:
         title = f"Use a larger GPU: no group of {spec.gpus_per_node} of these holds the model"
         text = "Store the weights in fewer bits, or choose a GPU with more memory."

@@ -11,12 +11,12 @@ from advisor.estimates.service import Estimate, estimate
 from advisor.evidence import StudyEvidence
 from advisor.rules.checks._parallel import (
     ENGINES,
+    copies_change,
     is_calibrated,
-    parallel_change,
     requests_in_flight,
     split_of,
 )
-from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.rule import Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     current_baseline,
     hurts,
@@ -106,18 +106,7 @@ def _finding(
     gain = ratio - 1
     known = best.found.in_domain
     copies = best.copies * (evidence.spec.current.data_parallel or 1)
-    if evidence.spec.engine == "vllm" and best.found.shape.is_moe:
-        change = Change(
-            text=f"Start {copies} servers of tensor parallel size {best.tp} behind a load "
-            "balancer: vLLM's data parallel ranks would share the experts of such a model."
-        )
-    else:
-        change = parallel_change(
-            evidence,
-            f"Run this study with tensor parallel size {best.tp} and data parallel size {copies}.",
-            tensor_parallel=best.tp,
-            data_parallel=copies,
-        )
+    text = f"Run this study with tensor parallel size {best.tp} and data parallel size {copies}."
     return Finding(
         rule_id=ID,
         verdict=Verdict.FAIL,
@@ -125,7 +114,7 @@ def _finding(
         summary="A split pays with traffic between the GPUs at every layer; copies share nothing, "
         "and each reads all weights. Which of them wins depends on the load: measure it.",
         evidence=items,
-        change=change,
+        change=copies_change(evidence, text, copies, best.tp),
         effect=Effect(
             metric="output_tok_s",
             change_frac=gain,

@@ -244,9 +244,9 @@ def test_a_server_on_several_gpus_gets_one_placement(evidence: StudyEvidence) ->
     assert Verdict.ERROR not in {finding.verdict for finding in findings}
     values = new_values(findings)
     assert all(len(found) == 1 for found in values.values()), values
-    # The rules agree by themselves: none of them has to give way to another.
-    aside = [f.title for f in findings if f.title.startswith("Set aside")]
-    assert not aside, aside
+    # The rules agree by themselves; only idle GPUs and a split too wide are two ways to copies.
+    aside = {f.rule_id for f in findings if f.title.startswith("Set aside")}
+    assert aside <= {"gpus-idle", "split-beyond-need"}, aside
     # What is advised can be said to the engine.
     assert set(values) <= set(SERVER_KNOBS) | {"dtype", "threads"}
 
