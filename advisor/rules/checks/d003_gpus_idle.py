@@ -27,7 +27,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if evidence.spec.engine in MANAGED_SERVERS:
         # A server tells no devices: it takes as many as its degrees say.
         used, each = trial.settings.gpus, split_of(trial.settings).gpus
-        where = f"{used} of them"
+        where = "one GPU" if used == 1 else f"{used} GPUs"
     elif where.startswith("cuda:"):
         used = each = 1
     else:
