@@ -250,3 +250,25 @@ def test_a_config_of_ten_megabytes_is_told_beside_its_field(page: Page, watch: W
     expect(page.get_by_role("alert").first).to_contain_text("The study did not start.")
     expect(page.locator("#id_config_file_error")).to_contain_text("MiB")
     expect(page.get_by_label("Name of the study")).to_have_value("Evening load")
+
+
+def test_an_upload_says_what_is_wrong_and_can_be_cancelled(
+    page: Page, context: BrowserContext, watch: Watch
+) -> None:
+    watch.expected.add(400)
+    page.goto("/traces/")
+    wrong = {"name": "wrong.json", "mimeType": "application/json", "buffer": b'{"a": 1}'}
+    page.locator("input[type=file]").set_input_files(wrong)
+    page.get_by_role("button", name="Analyse").click()
+    expect(page.locator(".field__errors")).to_contain_text("traceEvents")
+
+    slow = context.new_cdp_session(page)
+    slow.send("Network.enable")
+    speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": 100_000}
+    slow.send("Network.emulateNetworkConditions", {"offline": False, **speed})
+    large = {**wrong, "name": "large.json", "buffer": b" " * 2_000_000}
+    page.locator("input[type=file]").set_input_files(large)
+    page.get_by_role("button", name="Analyse").click()
+    expect(page.get_by_role("button", name=re.compile(r"\d %, about \d+ s left"))).to_be_disabled()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("button", name="Analyse")).to_be_enabled()
