@@ -8,6 +8,7 @@ from advisor.charts import (
     batching,
     boundary,
     coordinates,
+    day,
     device,
     formats,
     highest_rate,
@@ -55,12 +56,14 @@ CHARTS: dict[str, Builder] = {
     "goodput-by-rate": boundary.good,
     "throughput-by-rate": boundary.output,
     "highest-rate": highest_rate.highest,
+    "day-load": day.study,
     "server-timeline": server_timeline.timeline,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
     ("ttft-by-rate", "itl-by-rate", "e2e-by-rate"),
     ("highest-rate", "goodput-by-rate", "throughput-by-rate"),
+    ("day-load",),
     ("ttft-trials", "itl-trials", "e2e-trials"),
     ("ttft-spread", "itl-spread"),
     ("tradeoff",),
@@ -107,6 +110,8 @@ ONLY_FOR_GOAL = {"tensor-parallel": "diagnose"}
 
 def _wanted(chart_id: str, data: ChartInput) -> bool:
     if chart_id in ONLY_FOR_BOUNDARY and not data.evidence.spec.boundary:
+        return False
+    if chart_id == "day-load" and data.evidence.spec.day_req_s is None:
         return False
     metric, goal = ONLY_WITH_TARGET.get(chart_id), ONLY_FOR_GOAL.get(chart_id)
     if metric is not None and data.target(metric) is None:
