@@ -16,7 +16,13 @@ from typing import Literal
 import numpy as np
 
 from advisor import units
-from advisor.comparable import MIN_BLOCKS, hardware_of, request_blocks, workload_differences
+from advisor.comparable import (
+    MIN_BLOCKS,
+    UNKNOWN_HARDWARE,
+    hardware_of,
+    request_blocks,
+    workload_differences,
+)
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.targets import SINGLE_READING_NOISE_FRAC, trial_metrics
 from advisor.thresholds import UNVERIFIED_NOISE
@@ -140,8 +146,8 @@ def _environment(side: Side) -> dict[str, object]:
         "Model": spec.model.label,
         "Engine": spec.engine,
         "Experiment": spec.experiment,
-        "Input tokens": f"{workload.input_tokens.kind}, mean {workload.input_tokens.mean:,}",
-        "Output tokens": f"{workload.output_tokens.kind}, mean {workload.output_tokens.mean:,}",
+        "Input tokens": f"{workload.input_tokens.kind}, mean {workload.input_tokens.text}",
+        "Output tokens": f"{workload.output_tokens.kind}, mean {workload.output_tokens.text}",
         "Request rate": "one at a time"
         if workload.request_rate_per_s is None
         else f"{units.number(workload.request_rate_per_s)} req/s",
@@ -151,8 +157,8 @@ def _environment(side: Side) -> dict[str, object]:
     found = side.trial.result.environment
     facts |= {
         "Hardware": ", ".join(hardware_of(found)),
-        "Host": found.host.hostname,
-        "System": found.host.os,
+        "Host": found.host.hostname if found.host is not None else units.DASH,
+        "System": found.host.os if found.host is not None else units.DASH,
         "Driver": found.driver_version or units.DASH,
         "Threads": str(found.threads) if found.threads is not None else units.DASH,
     }
@@ -199,11 +205,16 @@ def _caveat(before: Side, after: Side) -> str:
     then, now = hardware_of(first.result.environment), hardware_of(second.result.environment)
     if then != now:
         return f"the hardware differs ({', '.join(then)} and {', '.join(now)})"
-    if first.spec.engine != second.spec.engine and "simulated" in (
-        first.spec.engine,
-        second.spec.engine,
-    ):
-        return "one of the two is simulated"
+    engines = {first.spec.engine, second.spec.engine}
+    if len(engines) == 2 and engines & {"simulated", "imported"}:
+        kind = "simulated" if "simulated" in engines else "imported"
+        return f"one of the two is {kind}"
+    if UNKNOWN_HARDWARE in then:
+        return "the imported files do not tell the hardware: name it when keeping them"
+    for trial in (first, second):
+        metrics = trial_metrics(trial)
+        if metrics is None or metrics.sent == 0:
+            return f"trial {trial.ordinal} holds no single requests, only sums"
     different = workload_differences(first.spec.workload, second.spec.workload)
     if different:
         return f"the workload differs in {', '.join(different)}"

@@ -23,13 +23,14 @@ from gpuagent.wire.inside import (
 from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
+    ImportedResult,
     KvCacheResult,
     ProfileResult,
     ServeResult,
     VerifyResult,
 )
 
-Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated"]
+Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated", "imported"]
 Role = Literal["current", "variant", "diagnosis", "verification"]
 TrialState = Literal[
     "queued", "leased", "running", "succeeded", "failed", "cancelled", "lost", "quarantined"
@@ -48,6 +49,7 @@ Measurement = TypeVar(
     BatchingResult,
     ServeResult,
     RobustnessResult,
+    ImportedResult,
 )
 
 

@@ -38,6 +38,7 @@ KNOB_NAMES: dict[str, str] = {
 }
 
 ENGINE_NAMES: dict[str, str] = {
+    "imported": "another load tool",
     "vllm": "vLLM",
     "sglang": "SGLang",
     "transformers": "transformers",

@@ -61,6 +61,8 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
             requests_per_s=quantity(_scalar(rows, "request_throughput"), "not in the file"),
             output_tok_s=quantity(_scalar(rows, "output_token_throughput"), "not in the file"),
             metrics=tuple(_metric(rows, *names) for names in _NAMES),
+            mean_input_tokens=_scalar(rows, "input_sequence_length"),
+            mean_output_tokens=_scalar(rows, "output_sequence_length"),
             notes=("Only sums are in the file, so no target can be proven with it.",),
         ),
     )

@@ -84,6 +84,8 @@ def _trial(benchmark: Mapping[str, Any], i: int, version: str | None) -> Importe
             *(_metric(metrics, path, *names, successful) for names in _NAMES),
             ImportedMetric(metric="itl_s", reason=_ITL),
         ),
+        mean_input_tokens=_mean(metrics, "prompt_token_count", path),
+        mean_output_tokens=_mean(metrics, "output_token_count", path),
         notes=tuple(notes),
     )
 

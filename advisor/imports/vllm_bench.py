@@ -67,9 +67,16 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
             output_tok_s=quantity(number(document, "output_throughput"), "not in the file"),
             metrics=tuple(_metric(document, *names, completed) for names in _NAMES),
             records=records,
+            mean_input_tokens=_mean(document, "total_input_tokens", completed),
+            mean_output_tokens=_mean(document, "total_output_tokens", completed),
             notes=tuple(notes),
         ),
     )
+
+
+def _mean(document: Mapping[str, Any], key: str, completed: int) -> float | None:
+    total = number(document, key)
+    return total / completed if total and completed else None
 
 
 def _metric(

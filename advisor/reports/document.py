@@ -28,6 +28,7 @@ from advisor.targets import TargetStatus, TargetVerdict, target_name, target_sta
 from advisor.verdict import StudyVerdict, VerdictStatus, Verification
 from gpuagent.wire import EngineSettings, StudySpec
 
+_ONE_BY_ONE: Final = "one request after the other"
 REPORT_VERSION: Final = 1
 """Raised with every change that a reader of the JSON report would misread."""
 
@@ -201,8 +202,9 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
     """Model, hardware, engine and workload in words, as they stand under a verdict."""
     workload = evidence.spec.workload
     rate = workload.request_rate_per_s
-    arrivals = f"{units.number(rate)} req/s" if rate else "one request after the other"
-    lengths = f"input {workload.input_tokens.mean:,}, output {workload.output_tokens.mean:,} tokens"
+    alone = "as the tool sent it" if evidence.spec.engine == "imported" else _ONE_BY_ONE
+    arrivals = f"{units.number(rate)} req/s" if rate else alone
+    lengths = f"input {workload.input_tokens.text}, output {workload.output_tokens.text} tokens"
     if workload.shared_prefix_frac:
         lengths += f", {units.percent(workload.shared_prefix_frac)} of each prompt shared"
     facts = [("Model", evidence.spec.model.label)]

@@ -6,6 +6,7 @@ from advisor import units
 from advisor.evidence import Measurement, StudyEvidence
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import ConfigModel, EnvironmentSnapshot
+from gpuagent.wire.imported import ImportedConfig
 from gpuagent.wire.inside import (
     AttentionResult,
     BatchingResult,
@@ -14,7 +15,13 @@ from gpuagent.wire.inside import (
     QuantisationResult,
 )
 from gpuagent.wire.robustness import RobustnessResult
-from gpuagent.wire.trial import BaselineResult, KvCacheResult, ProfileResult, VerifyResult
+from gpuagent.wire.trial import (
+    BaselineResult,
+    ImportedResult,
+    KvCacheResult,
+    ProfileResult,
+    VerifyResult,
+)
 
 _INSIDE: tuple[tuple[type[Measurement], str], ...] = (
     (
@@ -49,7 +56,10 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
     """What was done, in the order in which a reader doubts it."""
     lines = []
     baselines = [r for t in evidence.trials if (r := t.measured(BaselineResult))]
-    if baselines:
+    imported = _first(evidence, ImportedResult)
+    if imported is not None:
+        lines += _imported(evidence, imported)
+    elif baselines:
         lines.append(_arrivals(baselines))
         lines += _warm_up(baselines)
         lines.append(_quality(baselines))
@@ -95,6 +105,24 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
             " where a test at that confidence says so."
         )
     return tuple(line.replace(" %", f"{units.NBSP}%") for line in lines)
+
+
+def _imported(evidence: StudyEvidence, result: ImportedResult) -> list[str]:
+    """Where the numbers come from, how the tool defines them, and what it does not tell."""
+    source = evidence.trials[0].spec.config
+    named = source.source if isinstance(source, ImportedConfig) else "imported"
+    single = len(result.requests)
+    lines = [
+        f"Not measured by an agent, but {named}: {result.sent:,} requests, {result.failed:,} "
+        f"failed, {result.loop} loop, "
+        + (f"{single:,} single requests in the file." if single else "only sums in the file.")
+    ]
+    lines += [
+        f"{one.name} by the tool: {one.reason or one.definition}."
+        for one in result.metrics
+        if one.reason or one.definition
+    ]
+    return [*lines, *result.notes]
 
 
 def _first(evidence: StudyEvidence, kind: type[Measurement]) -> Measurement | None:
@@ -147,7 +175,7 @@ def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
     snapshot = results[-1].environment
     simulated = evidence.spec.engine == "simulated"
     lines = [("Device", _device(snapshot))]
-    if not simulated:
+    if not simulated and snapshot.host is not None:
         lines.append(("Host", _host(snapshot)))
     if snapshot.driver_version:
         lines.append(("Driver", snapshot.driver_version))
@@ -157,7 +185,7 @@ def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
     if snapshot.threads is not None:
         lines.append(("Threads", str(snapshot.threads)))
     loaded = _first(evidence, BaselineResult)
-    if loaded is not None and not simulated:
+    if loaded is not None and snapshot.host is not None and not simulated:
         model = loaded.model
         parts = [model.architecture]
         if model.params is not None:
@@ -185,6 +213,8 @@ def _device(snapshot: EnvironmentSnapshot) -> str:
 
 def _host(snapshot: EnvironmentSnapshot) -> str:
     host = snapshot.host
+    if host is None:
+        return "not known"
     memory = units.memory(host.memory_bytes)
     return f"{host.cpu}, {host.logical_cores} logical cores, {memory}, {host.os}"
 
@@ -207,7 +237,9 @@ def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ..
     lines = ["Holds for this device, these software versions and this mix of lengths."]
     if isinstance(evidence.spec.model, ConfigModel):
         lines.append("Random weights: speed and memory are those of the model, quality is not.")
-    if evidence.spec.workload.request_rate_per_s is None:
+    if evidence.spec.engine == "imported":
+        lines.append("Whether the tool's own client was the bottleneck is not known.")
+    elif evidence.spec.workload.request_rate_per_s is None:
         lines.append("Measured with one stream: latency under concurrent load is not known.")
     if verdict.verification in ("measured_once", "none") and verdict.recommended is not None:
         lines.append("The recommendation was measured once and not yet repeated against today's.")

@@ -71,7 +71,7 @@ def _cell(status: TargetStatus, current: TargetStatus | None) -> TargetCell:
         headroom=headroom_text(status),
         reason=status.reason,
         n_text=f"n = {status.n:,}"
-        if status.n and status.basis in ("measured", "simulated")
+        if status.n and status.basis in ("measured", "simulated", "imported")
         else "",
         current=units.metric(target.metric, current.value) if apart and current else None,
         current_kind=current_kind,

@@ -458,6 +458,8 @@ def environment_table(trial: TrialEvidence, evidence: StudyEvidence) -> tuple[En
 
 def _flat(snapshot: EnvironmentSnapshot) -> dict[str, str]:
     host = snapshot.host
+    if host is None:
+        return {"Device": snapshot.device} | snapshot.versions
     flat = {
         "Device": snapshot.device,
         "Host": host.hostname,

@@ -1,0 +1,49 @@
+"""A target against the sums of another tool: what they say, and that sums prove nothing. Pure.
+
+A sum does not tell which requests shared a batch or when they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from gpuagent.wire import Quantity, SlaTarget
+from gpuagent.wire.imported import ImportedMetric
+
+ONLY_SUMS = "not measured (the file has only percentiles)"
+
+
+def reported_value(
+    target: SlaTarget, metrics: Sequence[ImportedMetric], output_tok_s: Quantity
+) -> tuple[float | None, int | None, str]:
+    """(value in SI units, n, why there is none)."""
+    if target.metric == "output_tok_s":
+        return output_tok_s.value, None, output_tok_s.reason or ""
+    metric = next((one for one in metrics if one.metric == target.metric), None)
+    if metric is None:
+        return None, None, "load tools do not measure it"
+    if metric.reason is not None:
+        return None, None, metric.reason
+    value = metric.value(target.statistic)
+    return value, metric.n, f"the file has no {target.statistic} of it"
+
+
+def side_of(target: SlaTarget, value: float) -> Literal["within", "beyond"]:
+    """On which side of the limit a number lies."""
+    keeps = value >= target.limit if target.higher_is_better else value <= target.limit
+    return "within" if keeps else "beyond"
+
+
+def reported_reason(
+    target: SlaTarget, value: float, *, sent: int, failed: int, single_requests: bool
+) -> str:
+    """Why the tool's own number proves nothing."""
+    side = side_of(target, value)
+    if single_requests:
+        return f"the tool's own number is {side} the limit; its chunks hide single tokens"
+    lost = f", and {failed:,} of {sent:,} requests failed" if failed else ""
+    return (
+        f"the tool's own number is {side} the limit{lost}; the file holds no single requests, so "
+        "nothing is proven"
+    )
