@@ -16,7 +16,7 @@ PRODUCTION := ADVISOR_PUBLIC_URL=https://advisor.example.com \
   DATABASE_URL=postgres://advisor:secret@db/advisor CACHE_URL=rediscache://cache:6379/1 \
   REDIS_URL=redis://broker:6379/0 EMAIL_URL=smtp+tls://user:secret@mail.example.com:587
 
-.PHONY: help setup run demo test test-services test-engines test-e2e check bench bench-search format clean
+.PHONY: help setup run demo test test-services test-engines test-e2e check messages bench bench-search format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,12 +56,13 @@ $(E2E_STAMP): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[e2e]'
 	@touch $@
 
-check: $(STAMP) ## lint, format, types, import contracts, deployment checks, migrations
+check: $(STAMP) ## lint, format, types, import contracts, deployment checks, migrations, translations
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py messages --check
 	$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
 
@@ -74,6 +75,9 @@ $(SEARCH_STAMP): $(STAMP)
 
 bench-search: $(SEARCH_STAMP) ## the search against grid, random and TPE on simulated servers
 	$(BIN)/python -W ignore benchmarks/bench_search.py
+
+messages: $(STAMP) ## collect all texts for people and compile the translations
+	$(BIN)/python manage.py messages
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format .

@@ -66,6 +66,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "advisor.pages.language.LanguageMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -91,6 +92,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "advisor.pages.context.page_context",
             ],
+            "builtins": ["advisor.pages.templatetags.say"],
         },
     }
 ]
@@ -224,7 +226,14 @@ STORAGES = {
     },
 }
 
+# Texts and how they are found: docs/i18n.md.
 LANGUAGE_CODE = "en-gb"
+LANGUAGES = [("en-gb", "English"), ("zh-hans", "简体中文")]
+LOCALE_PATHS = [BASE_DIR / "advisor" / "locale"]
+LANGUAGE_COOKIE_AGE = 365 * 86400
+LANGUAGE_COOKIE_HTTPONLY = True
+LANGUAGE_COOKIE_SAMESITE = "Lax"
+LANGUAGE_COOKIE_SECURE = IS_HTTPS
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True

@@ -2,6 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.i18n import set_language
 
 from advisor.ops import health
 
@@ -9,6 +10,7 @@ urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
+    path("language/", set_language, name="set_language"),
     path("account/", include("allauth.account.urls")),
     path("admin/", admin.site.urls),
     path("api/", include("advisor.api.urls")),

@@ -301,6 +301,8 @@ def _why_nothing(view: _View) -> str:
     """Why a finished study has no usable baseline."""
     evidence = view.evidence
     current = evidence.current
+    if current is not None and current.state == "cancelled":
+        return f"the trial of the current settings (trial {current.ordinal}) was cancelled"
     if current is not None and current.failure is not None:
         return f"{_inner(current.failure.kind.text)} (trial {current.ordinal})"
     if current is not None and current.result is not None and not current.usable:

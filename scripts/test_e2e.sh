@@ -17,8 +17,8 @@ if ! has_browser >/dev/null; then
   fi
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
-  # A font too: without one every page is blank.
-  apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+  # Fonts too: without one every page is blank, and Chinese is empty boxes.
+  apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core fonts-wqy-microhei >/dev/null
 fi
 
 "$PYTHON" -m pytest -m e2e --durations=5 tests/e2e "$@"

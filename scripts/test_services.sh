@@ -48,5 +48,5 @@ export REDIS_URL="redis://127.0.0.1:$REDIS_PORT/0"
 "$PYTHON" -m pytest -m "not gpu and not engines and not e2e" \
   tests/services tests/contract tests/advisor/studies tests/advisor/api tests/advisor/test_tenancy.py "$@"
 # What takes long and needs no service, from all other folders.
-"$PYTHON" -m pytest -m "services and not gpu and not engines and not e2e" tests/gpuagent tests/advisor/pages \
+"$PYTHON" -m pytest -m "services and not gpu and not engines and not e2e" tests/gpuagent tests/advisor/pages tests/advisor/i18n \
   tests/advisor/reports tests/stack "$@"

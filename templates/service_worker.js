@@ -1,6 +1,6 @@
 // Keeps one page and its style sheets, and shows that page when a page cannot be fetched. Nothing else
 // is kept: every answer of the server itself goes through untouched.
-const CACHE = "offline-{{ version }}";
+const CACHE = "offline-{{ version }}-{{ language }}";
 const PAGE = "/offline/";
 const FILES = [PAGE{% for sheet in sheets %}, "{{ sheet|escapejs }}"{% endfor %}];
 

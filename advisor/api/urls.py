@@ -55,6 +55,7 @@ v1 = [
     ),
     path("studies/<uuid:study_id>/what-if", what_if.StudyWhatIf.as_view(), name="api-what-if"),
     path("trials/<uuid:trial_id>", trials.TrialDetail.as_view(), name="api-trial"),
+    path("trials/<uuid:trial_id>/cancel", trials.TrialCancel.as_view(), name="api-trial-cancel"),
     path("compare", comparisons.TrialComparisonView.as_view(), name="api-compare"),
     path("traces", traces.TraceList.as_view(), name="api-traces"),
     path("traces/<uuid:trace_id>", traces.TraceDetail.as_view(), name="api-trace"),

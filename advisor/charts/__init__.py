@@ -6,9 +6,11 @@ Pure: evidence in, values out; knows neither Django nor the network.
 from advisor.charts import (
     attention,
     batching,
+    boundary,
     coordinates,
     device,
     formats,
+    highest_rate,
     kernels,
     kv_blocks,
     kv_cache,
@@ -17,6 +19,7 @@ from advisor.charts import (
     latency_trials,
     parallel,
     roofline,
+    server_timeline,
     speed_grid,
     tradeoff,
 )
@@ -46,9 +49,18 @@ CHARTS: dict[str, Builder] = {
     "coordinates": coordinates.trials,
     "tradeoff": tradeoff.pareto,
     "roofline": roofline.points,
+    "ttft-by-rate": boundary.ttft,
+    "itl-by-rate": boundary.itl,
+    "e2e-by-rate": boundary.e2e,
+    "goodput-by-rate": boundary.good,
+    "throughput-by-rate": boundary.output,
+    "highest-rate": highest_rate.highest,
+    "server-timeline": server_timeline.timeline,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
+    ("ttft-by-rate", "itl-by-rate", "e2e-by-rate"),
+    ("highest-rate", "goodput-by-rate", "throughput-by-rate"),
     ("ttft-trials", "itl-trials", "e2e-trials"),
     ("ttft-spread", "itl-spread"),
     ("tradeoff",),
@@ -80,6 +92,12 @@ ONLY_WHEN_MEASURED = frozenset(
 ONLY_WITH_SEVERAL = frozenset({"coordinates", "tradeoff", "roofline"})
 """Charts of several configurations or products: a study without them is not short of anything."""
 
+ONLY_FOR_BOUNDARY = frozenset(
+    {"ttft-by-rate", "itl-by-rate", "e2e-by-rate", "goodput-by-rate", "throughput-by-rate"}
+    | {"highest-rate"}
+)
+"""Charts of studies that look for the highest rate."""
+
 ONLY_WITH_TARGET = {"e2e-trials": "e2e_s"}
 """Charts that answer nobody's question unless the study has a target on the metric."""
 
@@ -88,6 +106,8 @@ ONLY_FOR_GOAL = {"tensor-parallel": "diagnose"}
 
 
 def _wanted(chart_id: str, data: ChartInput) -> bool:
+    if chart_id in ONLY_FOR_BOUNDARY and not data.evidence.spec.boundary:
+        return False
     metric, goal = ONLY_WITH_TARGET.get(chart_id), ONLY_FOR_GOAL.get(chart_id)
     if metric is not None and data.target(metric) is None:
         return False

@@ -30,6 +30,7 @@ class Chart:
 
     title: the takeaway, a sentence with its number. note: what is drawn, n, what the band is.
     label: what a screen reader says for the picture. short: word for a switch between charts.
+    tall: its stacked panels need more height.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Chart:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     empty_reason: str | None = None
+    tall: bool = False
 
     @property
     def is_empty(self) -> bool:

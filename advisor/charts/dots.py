@@ -14,17 +14,27 @@ from gpuagent.wire import Samples
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One row, in the unit of the axis. low and high are None without an interval."""
+    """One row, in the unit of the axis. low and high are None without an interval.
+
+    symbol: as plotly names it. value_text: the value with its unit, for the pointer.
+    """
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
     colour: str = figure.BEST
+    symbol: str = "circle"
+    value_text: str = ""
 
 
-def dots_figure(rows: Sequence[Dot], title: str, *, log: bool = False) -> figure.Figure:
-    """First row on top. log: for values of several orders of magnitude; all must be positive."""
+def dots_figure(
+    rows: Sequence[Dot], title: str, *, log: bool = False, names_px: int = 190
+) -> figure.Figure:
+    """First row on top. log: for values of several orders of magnitude; all must be positive.
+
+    names_px: room for the names at the left.
+    """
     traces = []
     for height, row in enumerate(reversed(rows)):
         low = row.value if row.low is None else row.low
@@ -35,7 +45,8 @@ def dots_figure(rows: Sequence[Dot], title: str, *, log: bool = False) -> figure
                 [height],
                 name=row.name,
                 colour=row.colour,
-                hover=[f"{row.name}: {units.number(row.value)}"],
+                symbol=row.symbol,
+                hover=[f"{row.name}: {row.value_text or units.number(row.value)}"],
                 x_range=([low], [high]),
             )
         )
@@ -56,7 +67,7 @@ def dots_figure(rows: Sequence[Dot], title: str, *, log: bool = False) -> figure
             },
             "shapes": [],
             "annotations": [],
-            "margin": {"l": 190, "r": 16, "t": 28, "b": 44},
+            "margin": {"l": names_px, "r": 16, "t": 28, "b": 44},
         },
     }
 

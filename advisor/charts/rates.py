@@ -14,6 +14,7 @@ import numpy as np
 from advisor import units
 from advisor.charts import figure
 from advisor.charts.base import Chart, Column
+from advisor.charts.rate_curve import Curve, Mark, curves, rate_text
 from advisor.charts.samples import latency_at
 from advisor.evidence import TrialEvidence
 from advisor.targets import limit_text, measured_at_rate, trial_metrics
@@ -139,7 +140,7 @@ def _ends(points: Sequence[RatePoint]) -> tuple[RatePoint, RatePoint]:
 
 
 def _rate(point: RatePoint) -> str:
-    return f"{units.number(point.rate_per_s)}{units.NBSP}req/s"
+    return rate_text(point.rate_per_s)
 
 
 def _chart(
@@ -157,61 +158,39 @@ def _chart(
     limit_words: str = "",
 ) -> Chart:
     """Trials of the same settings make one line."""
-    lines: dict[str, list[RatePoint]] = {}
+    series: dict[str, list[RatePoint]] = {}
     for point in sorted(points, key=lambda p: p.rate_per_s):
-        lines.setdefault(_settings(point.trial), []).append(point)
-    traces, labels = [], []
-    for n, series in enumerate(list(lines.values())[: len(figure.SERIES)]):
-        colour = figure.CURRENT if n == 0 else figure.SERIES[n - 1]
-        x = [p.rate_per_s for p in series]
-        y = [p.value * factor for p in series]
-        if all(p.low is not None and p.high is not None for p in series) and len(series) > 1:
-            low = [(p.low or 0.0) * factor for p in series]
-            high = [(p.high or 0.0) * factor for p in series]
-            traces += figure.band(x, low, high, colour)
-        label = f"Trial {series[-1].trial.ordinal}"
-        traces.append(
-            figure.line(
-                x, y, name=label, colour=colour, hover=f"{label}: %{{y:.4g}}", dashed=n == 0
-            )
+        series.setdefault(_settings(point.trial), []).append(point)
+    drawn = [
+        Curve(
+            f"Trial {line[-1].trial.ordinal}",
+            figure.CURRENT if n == 0 else figure.SERIES[n - 1],
+            n == 0,
+            tuple(
+                Mark(
+                    p.rate_per_s,
+                    p.value * factor,
+                    p.low * factor if p.low is not None else None,
+                    p.high * factor if p.high is not None else None,
+                )
+                for p in line
+            ),
         )
-        labels.append(
-            figure.label(label, colour=colour, x=x[-1], y=y[-1], xanchor="right", yshift=12)
-        )
-    if limit is not None:
-        labels.append(
-            figure.label(
-                f"SLA limit {limit_words}",
-                colour="token:bad",
-                size=11,
-                xref="paper",
-                x=0,
-                y=limit,
-                xanchor="left",
-                yanchor="bottom",
-            )
-        )
-    tops = [(p.high if p.high is not None else p.value) * factor for p in points]
-    top = max([*tops, limit or 0.0])
+        for n, line in enumerate(list(series.values())[: len(figure.SERIES)])
+    ]
     return Chart(
         id=chart_id,
         short=short,
         title=title,
         note=note,
         label=f"{name} of {len(points)} trials over the request rate",
-        figure={
-            "data": traces,
-            "layout": {
-                "xaxis": figure.axis(
-                    "Request rate (req/s)",
-                    range=[0, max(p.rate_per_s for p in points) * 1.1],
-                ),
-                "yaxis": figure.axis(y_title, range=[0, top * 1.15 or 1.0]),
-                "shapes": [figure.limit_y(limit)] if limit is not None else [],
-                "annotations": labels,
-                "margin": {"l": 60, "r": 16, "t": 20, "b": 44},
-            },
-        },
+        figure=curves(
+            drawn,
+            y_title,
+            limit=limit,
+            limit_words=limit_words,
+            may_log=limit is not None,
+        ),
         columns=(
             Column("Trial", False),
             Column("Rate (req/s)"),

@@ -15,7 +15,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-WIDTH, HEIGHT = 640, 300
+WIDTH, HEIGHT, TALL = 640, 300, 440
 _MARGIN = {"l": 56, "r": 16, "t": 16, "b": 44}
 _NO_PLOTLY_MARKUP = re.compile(r"<[^>]*>")
 
@@ -44,14 +44,19 @@ def figure_svg(figure: dict[str, Any], label: str, height: int = HEIGHT) -> str:
     layout = figure["layout"]
     margin = {**_MARGIN, **layout.get("margin", {})}
     x = _scale(layout["xaxis"], figure, "x", margin["l"], WIDTH - margin["r"])
-    y = _scale(layout["yaxis"], figure, "y", height - margin["b"], margin["t"])
+    panels = {
+        key.replace("axis", ""): _panel(axis, figure, margin, height)
+        for key, axis in layout.items()
+        if key.startswith("yaxis")
+    }
+    y = panels["y"]
     parts = [
         f'<svg class="figure-svg" viewBox="0 0 {WIDTH} {height}" role="img"'
         f' aria-label="{escape(label, quote=True)}">'
     ]
-    parts += _grid(layout, x, y, margin, height)
+    parts += _grid(layout, x, panels, margin, height)
     parts += [_shape(shape, x, y, margin, height) for shape in layout.get("shapes", ())]
-    parts += _traces(figure["data"], x, y)
+    parts += _traces(figure["data"], x, panels)
     parts += [
         _label(note, x, y, margin, height)
         for note in layout.get("annotations", ())
@@ -76,6 +81,15 @@ def _scale(
     return _Scale(float(low), float(high), first, last, log)
 
 
+def _panel(
+    axis: dict[str, Any], figure: dict[str, Any], margin: dict[str, float], height: int
+) -> _Scale:
+    """A y axis over its share of the height, counted from the bottom as in plotly's `domain`."""
+    low, high = axis.get("domain", (0.0, 1.0))
+    bottom, top = height - margin["b"], margin["t"]
+    return _scale(axis, figure, "y", bottom - low * (bottom - top), bottom - high * (bottom - top))
+
+
 def nice_ticks(low: float, high: float, most: int = 7) -> list[float]:
     """Round numbers (1, 2, 2.5, 5 × 10^n) between low and high, at most `most` of them."""
     span = high - low
@@ -98,7 +112,7 @@ def _ticks(axis: dict[str, Any], scale: _Scale) -> list[tuple[float, str]]:
         count = math.floor((scale.high - scale.low) / step + 1e-9)
         values = [scale.low + n * step for n in range(count + 1)]
     else:
-        values = nice_ticks(scale.low, scale.high)
+        values = nice_ticks(scale.low, scale.high, axis.get("nticks", 7))
     return [(v, _number(v)) for v in values]
 
 
@@ -108,7 +122,11 @@ def _number(value: float) -> str:
 
 
 def _grid(
-    layout: dict[str, Any], x: _Scale, y: _Scale, margin: dict[str, float], height: int
+    layout: dict[str, Any],
+    x: _Scale,
+    panels: dict[str, _Scale],
+    margin: dict[str, float],
+    height: int,
 ) -> list[str]:
     left, right = margin["l"], WIDTH - margin["r"]
     top, bottom = margin["t"], height - margin["b"]
@@ -117,29 +135,37 @@ def _grid(
         px = x(value)
         parts.append(_line(px, top, px, bottom, "token:chart-grid"))
         parts.append(_text(px, bottom + 18, name, anchor="middle", size=11))
-    for value, name in _ticks(layout["yaxis"], y):
-        py = y(value)
-        parts.append(_line(left, py, right, py, "token:chart-grid"))
-        parts.append(_text(left - 8, py + 4, name, anchor="end", size=11))
-    parts.append(_line(left, bottom, right, bottom, "token:chart-axis"))
-    parts.append(_line(left, top, left, bottom, "token:chart-axis"))
+    for key, y in panels.items():
+        parts += _y_grid(layout[key.replace("y", "yaxis")], y, left, right)
     x_title = layout["xaxis"].get("title", {}).get("text", "")
-    y_title = layout["yaxis"].get("title", {}).get("text", "")
-    middle = (top + bottom) / 2
     parts.append(
         _text((left + right) / 2, height - 8, x_title, anchor="middle", colour="token:ink-2")
     )
+    return parts
+
+
+def _y_grid(axis: dict[str, Any], y: _Scale, left: float, right: float) -> list[str]:
+    parts = []
+    for value, name in _ticks(axis, y):
+        py = y(value)
+        parts.append(_line(left, py, right, py, "token:chart-grid"))
+        parts.append(_text(left - 8, py + 4, name, anchor="end", size=11))
+    parts.append(_line(left, y.first_px, right, y.first_px, "token:chart-axis"))
+    parts.append(_line(left, y.last_px, left, y.first_px, "token:chart-axis"))
+    middle = (y.first_px + y.last_px) / 2
     turned = f'transform="rotate(-90 14 {middle:.1f})"'
-    parts.append(_text(14, middle, y_title, anchor="middle", colour="token:ink-2", extra=turned))
+    title = axis.get("title", {}).get("text", "")
+    parts.append(_text(14, middle, title, anchor="middle", colour="token:ink-2", extra=turned))
     return parts
 
 
 # --- marks -------------------------------------------------------------------------------------
 
 
-def _traces(traces: Sequence[dict[str, Any]], x: _Scale, y: _Scale) -> list[str]:
+def _traces(traces: Sequence[dict[str, Any]], x: _Scale, panels: dict[str, _Scale]) -> list[str]:
     parts = []
     for index, trace in enumerate(traces):
+        y = panels[trace.get("yaxis", "y")]
         pixels = [(x(a), y(b)) for a, b in zip(trace["x"], trace["y"], strict=True)]
         if trace.get("fill") == "tonexty" and index:
             before = traces[index - 1]
@@ -195,6 +221,11 @@ def _marker(a: float, b: float, marker: dict[str, Any]) -> str:
         return (
             f'<rect x="{a - half:.1f}" y="{b - half:.1f}" width="{2 * half:g}"'
             f' height="{2 * half:g}" fill="{fill}"/>'
+        )
+    if marker.get("symbol") == "circle-open":
+        return (
+            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{half:g}" fill="none" stroke="{fill}"'
+            ' stroke-width="1.5"/>'
         )
     return f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{half:g}" fill="{fill}"/>'
 

@@ -38,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     wait.add_argument("--json", action="store_true")
     cancel = actions.add_parser("cancel", help="cancel what has not finished; results are kept")
     cancel.add_argument("id")
+    cancel.add_argument(
+        "--trial", type=int, metavar="N", help="only this trial; the study goes on without it"
+    )
     show = actions.add_parser("show", help="verdict, targets, findings and trials of a study")
     show.add_argument("id")
     show.add_argument("--json", action="store_true")
@@ -87,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         elif not args.json:
             console.print(f"Study {study['number']} {study['id']}\n{study['urls']['dashboard']}")
             return 0
+    elif args.action == "cancel" and args.trial is not None:
+        return _cancel_trial(client, args.id, args.trial, console)
     elif args.action == "cancel":
         study = client.post(f"studies/{args.id}/cancel")
         done = study["progress"]
@@ -106,6 +111,18 @@ def run(args: argparse.Namespace) -> int:
         show_study(client, study, console)
     waited = args.action != "submit" or args.wait
     return EXIT_BY_VERDICT[study["verdict"]["status"]] if waited else 0
+
+
+def _cancel_trial(client: ApiClient, study_id: str, number: int, console: Console) -> int:
+    trials = client.get(f"studies/{study_id}/trials", limit="200")["results"]
+    found = next((trial for trial in trials if trial["ordinal"] == number), None)
+    if found is None:
+        known = f"1 to {len(trials)}" if trials else "none yet"
+        raise CliError(f"the study has no trial {number}; its trials: {known}")
+    trial = client.post(f"trials/{found['id']}/cancel")
+    ended = "is cancelled" if trial["state"] == "cancelled" else "ends when its agent hears of it"
+    console.print(f"Trial {number} {ended}; the study goes on without it.", highlight=False)
+    return 0
 
 
 def _export_choice(args: argparse.Namespace) -> dict[str, str]:

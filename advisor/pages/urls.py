@@ -53,6 +53,7 @@ urlpatterns = [
     ),
     path("r/<str:token>/", shares.shared_report, name="shared-report"),
     path("trials/<uuid:trial_id>/", trials.trial_detail, name="trial"),
+    path("trials/<uuid:trial_id>/cancel/", trials.trial_cancel_view, name="trial-cancel"),
     path("imports/", imports.import_page, name="imports"),
     path("compare/", compare.compare_page_view, name="compare"),
     path("model/", model.model_page, name="model"),

@@ -10,6 +10,8 @@ from pathlib import Path
 from advisor import units
 from advisor.charts import figure
 from advisor.charts.svg import figure_svg
+from advisor.charts.words import said_figure
+from advisor.i18n import language_spoken, spoken
 from advisor.knobs import knob_name, knob_text
 from advisor.reports import cells, words
 from advisor.reports.document import (
@@ -20,7 +22,7 @@ from advisor.reports.document import (
     TargetRow,
     TrialRow,
 )
-from advisor.reports.markup import Html, el, join, status, table
+from advisor.reports.markup import Html, Verbatim, el, join, status, table
 from advisor.reports.robustness import WORDS
 from advisor.rules.rule import Verdict
 
@@ -32,7 +34,7 @@ _LAYERS = ("tokens", "reset", "base", "layout", "components", "tables", "report"
 
 def to_html(document: ReportDocument) -> bytes:
     page = join(
-        Html('<!doctype html>\n<html lang="en">'),
+        Html(f'<!doctype html>\n<html lang="{language_spoken()}">'),
         el(
             "head",
             Html('<meta charset="utf-8">'),
@@ -192,7 +194,7 @@ def _launch(document: ReportDocument) -> Html | None:
     if not document.launch:
         return None
     lines = [
-        join(el("span", line.text, class_="new" if line.changed else "same"), Html("\n"))
+        join(el("span", Verbatim(line.text), class_="new" if line.changed else "same"), Html("\n"))
         for line in document.launch
     ]
     changes = [
@@ -227,10 +229,15 @@ def _chart(chart: ChartPart) -> Html:
         "figure",
         el("figcaption", el("h3", chart.title, class_="chart__title"), class_="chart__head"),
         el("p", chart.note, class_="chart__note") if chart.note else None,
-        Html(figure_svg(chart.figure, chart.label, height=CHART_HEIGHT)) if chart.figure else None,
+        Html(_picture(chart)) if chart.figure else None,
         el("details", el("summary", "Show data"), data, class_="data"),
         class_="chart",
     )
+
+
+def _picture(chart: ChartPart) -> str:
+    figure_said = said_figure(chart.figure or {}, spoken)
+    return figure_svg(figure_said, spoken(chart.label), height=CHART_HEIGHT)
 
 
 def _findings(document: ReportDocument) -> Html | None:
@@ -296,5 +303,5 @@ def _lines(title: str, lines: tuple[str, ...]) -> Html | None:
 
 def _foot(document: ReportDocument) -> Html:
     url = document.context.url
-    link = el("a", url, href=url) if url else None
+    link = el("a", Verbatim(url), href=url) if url else None
     return el("p", f"{cells.made_by(document)} ", link, class_="quiet")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from advisor.charts import figure
+from advisor.i18n import spoken
 from advisor.knobs import knob_name, knob_text
 from advisor.reports import cells, words
 from advisor.reports.document import ChartPart, Fact, ReportDocument
@@ -22,7 +23,7 @@ def to_md(document: ReportDocument) -> bytes:
     blocks = [
         f"{text(f'LLM Tuning Advisor · Study {document.number} · {document.name}')}  \n"
         f"{text(f'{context.organisation} · {cells.report_date(document)}')}",
-        f"**{cells.verdict_word(document)[1]}**",
+        f"**{text(cells.verdict_word(document)[1])}**",
         f"# {text(verdict.sentence)}",
         text(verdict.lede),
         text(cells.verification_text(document)),
@@ -37,7 +38,7 @@ def to_md(document: ReportDocument) -> bytes:
         *_lines("How it was measured", document.method),
     ]
     if document.environment:
-        blocks += ["## Environment", _facts(document.environment)]
+        blocks += [heading("Environment"), _facts(document.environment)]
     blocks += _lines("Limits of validity", document.limits)
     blocks += _findings(document)
     blocks.append(f"{text(cells.made_by(document))}" + (f" <{context.url}>" if context.url else ""))
@@ -45,11 +46,15 @@ def to_md(document: ReportDocument) -> bytes:
 
 
 def text(value: str) -> str:
-    """`value` so that Markdown prints it as it is, on one line."""
-    line = " ".join(value.split("\n")).replace("\r", " ").strip()
+    """`value`, in the reader's language, so that Markdown prints it as it is, on one line."""
+    line = " ".join(spoken(value).split("\n")).replace("\r", " ").strip()
     line = line.replace("&", "&amp;").replace("<", "&lt;")
     line = _MARKUP.sub(r"\\\1", line)
     return _BLOCK_START.sub(lambda m: f"\\{m[1]}" if m[1] else f"{m[2]}\\{m[3]}", line)
+
+
+def heading(value: str, level: int = 2) -> str:
+    return f"{'#' * level} {text(value)}"
 
 
 def code(value: str) -> str:
@@ -107,7 +112,7 @@ def _targets(document: ReportDocument) -> list[str]:
         for row in document.targets
     ]
     reasons = [f"**{text(name)}:** {text(why)}" for name, why in cells.target_reasons(document)]
-    return ["## Targets", _table(columns, rows), _list(reasons)]
+    return [heading("Targets"), _table(columns, rows), _list(reasons)]
 
 
 def _what_to_change(document: ReportDocument) -> list[str]:
@@ -119,9 +124,9 @@ def _what_to_change(document: ReportDocument) -> list[str]:
         parts = [f"**{text(cells.dot(finding.title))}**"]
         parts += [text(sentence) for sentence in cells.finding_sentences(finding)]
         if finding.change is not None:
-            parts.append(code(finding.change.text))
+            parts.append(code(spoken(finding.change.text)))
         items.append(" ".join(parts))
-    return ["## What to change", _list(items, "1.")]
+    return [heading("What to change"), _list(items, "1.")]
 
 
 def _launch(document: ReportDocument) -> list[str]:
@@ -133,27 +138,27 @@ def _launch(document: ReportDocument) -> list[str]:
     ]
     body = "\n".join(line.text for line in document.launch)
     fence = "`" * max(3, _longest_run(body) + 1)
-    title = "## Recommended settings" if document.changes else "## Settings"
+    title = heading("Recommended settings") if document.changes else heading("Settings")
     return [title, _list(changes), f"{fence}\n{body}\n{fence}"]
 
 
 def _knobs(document: ReportDocument) -> list[str]:
     rows = cells.knob_rows(document)
-    return ["## Settings by name", _table(cells.KNOB_COLUMNS, rows)] if rows else []
+    return [heading("Settings by name"), _table(cells.KNOB_COLUMNS, rows)] if rows else []
 
 
 def _charts(document: ReportDocument) -> list[str]:
     drawn = [chart for chart in document.charts if chart.figure is not None]
     if not drawn:
         return []
-    return ["## Evidence", *(block for chart in drawn for block in _chart(chart))]
+    return [heading("Evidence"), *(block for chart in drawn for block in _chart(chart))]
 
 
 def _chart(chart: ChartPart) -> list[str]:
     """Title, note and the numbers that the other formats draw."""
     columns = list(zip(chart.columns, chart.numeric, strict=True))
     return [
-        f"### {text(chart.title)}",
+        heading(chart.title, 3),
         text(chart.note),
         _table(columns, [list(row) for row in chart.rows]),
     ]
@@ -167,9 +172,9 @@ def _findings(document: ReportDocument) -> list[str]:
     columns = [("Result", False), ("Finding", False), ("Why", False)]
     items = [f"**{text(cells.dot(why))}** {text(titles)}" for why, titles in silent]
     return [
-        "## All other findings",
+        heading("All other findings"),
         _table(columns, rows) if rows else "",
-        "### Rules that do not apply" if items else "",
+        heading("Rules that do not apply", 3) if items else "",
         _list(items),
     ]
 
@@ -188,7 +193,7 @@ def _trials(document: ReportDocument) -> list[str]:
         ]
         for trial in document.trials
     ]
-    return ["## Trials", _table(columns, rows)]
+    return [heading("Trials"), _table(columns, rows)]
 
 
 def _robustness(document: ReportDocument) -> list[str]:
@@ -197,7 +202,7 @@ def _robustness(document: ReportDocument) -> list[str]:
         return []
     rows = [[line.name, WORDS[line.verdict][1], line.sentence] for line in part.lines]
     return [
-        "## Robustness",
+        heading("Robustness"),
         text(f"{part.summary}. Trial {part.trial}: {part.title}."),
         _table(cells.ROBUSTNESS_COLUMNS, rows),
         _list([text(note) for note in part.notes]),
@@ -205,4 +210,4 @@ def _robustness(document: ReportDocument) -> list[str]:
 
 
 def _lines(title: str, lines: tuple[str, ...]) -> list[str]:
-    return [f"## {title}", _list([text(line) for line in lines])] if lines else []
+    return [heading(title), _list([text(line) for line in lines])] if lines else []

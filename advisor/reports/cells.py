@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from advisor import units
+from advisor.i18n import ENGLISH, language_spoken
 from advisor.reports import words
 from advisor.reports.document import Measured, ReportDocument, TargetRow, TrialRow
 from advisor.reports.words import Word
@@ -18,7 +19,7 @@ from gpuagent.wire import SlaTarget
 
 def report_date(document: ReportDocument) -> str:
     day = document.context.generated_at
-    return f"{day.day} {day:%B %Y}"
+    return f"{day.day} {day:%B %Y}" if language_spoken() == ENGLISH else f"{day:%Y-%m-%d}"
 
 
 def verdict_word(document: ReportDocument) -> Word:

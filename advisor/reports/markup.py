@@ -1,12 +1,23 @@
-"""HTML from plain calls, escaped by default: what is not `Html` is text."""
+"""HTML from plain calls, escaped by default: what is not `Html` is text.
+
+Text is said in the reader's language here, in one place; `Verbatim` is for what is nobody's prose.
+"""
 
 from __future__ import annotations
 
 from html import escape
 
+from advisor.i18n import spoken
+
 
 class Html(str):
     """Text that is markup already."""
+
+    __slots__ = ()
+
+
+class Verbatim(str):
+    """Text that is a name, a command or a path: never translated."""
 
     __slots__ = ()
 
@@ -30,7 +41,9 @@ def join(*children: Child) -> Html:
 
 
 def _text(child: str) -> str:
-    return child if isinstance(child, Html) else escape(child, quote=False)
+    if isinstance(child, Html):
+        return child
+    return escape(child if isinstance(child, Verbatim) else spoken(child), quote=False)
 
 
 def table(
@@ -61,7 +74,7 @@ def table(
         # It may scroll on narrow screens, also by keyboard.
         tabindex="0",
         role="region",
-        aria_label=caption,
+        aria_label=spoken(caption),
     )
 
 

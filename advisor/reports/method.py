@@ -219,6 +219,18 @@ def _host(snapshot: EnvironmentSnapshot) -> str:
     return f"{host.cpu}, {host.logical_cores} logical cores, {memory}, {host.os}"
 
 
+def cancelled_note(evidence: StudyEvidence) -> str:
+    """Which trials a person took out of a study that went on; "" for none."""
+    if evidence.cancelled:
+        return ""
+    numbers = [str(t.ordinal) for t in evidence.trials if t.state == "cancelled"]
+    if not numbers:
+        return ""
+    if len(numbers) == 1:
+        return f"Trial {numbers[0]} was cancelled; the study is without it."
+    return f"Trials {', '.join(numbers)} were cancelled; the study is without them."
+
+
 def _doubts(evidence: StudyEvidence) -> list[str]:
     """Why measurements are not simply valid; trials with the same reasons share a line."""
     trials: dict[str, list[str]] = {}
@@ -243,6 +255,9 @@ def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ..
         lines.append("Measured with one stream: latency under concurrent load is not known.")
     if verdict.verification in ("measured_once", "none") and verdict.recommended is not None:
         lines.append("The recommendation was measured once and not yet repeated against today's.")
+    left_out = cancelled_note(evidence)
+    if left_out:
+        lines.append(left_out)
     lines += _doubts(evidence)
     lines += [f"Not known: {text}" for text in verdict.unknown]
     return tuple(lines)

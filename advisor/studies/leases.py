@@ -409,17 +409,23 @@ def _lose(trial: Trial, *, now: datetime) -> bool:
     return bool(changed)
 
 
-def trial_cancel(*, trial: Trial) -> None:
-    """Cancel: at once where no agent works on it, else through the agent's next renewal."""
+def trial_cancel(*, trial: Trial) -> bool:
+    """Cancel: at once where no agent works on it, else through the agent's next renewal.
+
+    False where that was asked before, or the trial has ended.
+    """
     now = timezone.now()
     with transaction.atomic():
-        Trial.objects.filter(pk=trial.pk, cancel_requested_at=None).exclude(
-            state__in=TERMINAL
-        ).update(cancel_requested_at=now)
+        asked = (
+            Trial.objects.filter(pk=trial.pk, cancel_requested_at=None)
+            .exclude(state__in=TERMINAL)
+            .update(cancel_requested_at=now)
+        )
         Trial.objects.filter(pk=trial.pk, state=TrialState.QUEUED).update(
             state=TrialState.CANCELLED, finished_at=now
         )
         touch_study(trial.study_id, now)
+    return bool(asked)
 
 
 # --- the sweeper -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from advisor.errors import InvalidInput
+from advisor.i18n import ENGLISH, speaking
 from advisor.reports import (
     EXPORTERS,
     MEDIA_TYPES,
@@ -53,14 +54,23 @@ class ReportFile:
     filename: str
 
 
-def report_file(study: Study, fmt: str) -> ReportFile:
+def rendered(document: ReportDocument, fmt: str, language: str = ENGLISH) -> bytes:
+    """The document in a registered format. HTML, PDF and Markdown are read by people and follow
+    `language`; what programs read is English. Names that users gave are never translated.
+    """
+    names = {document.name, document.context.organisation, document.spec.model.label}
+    with speaking(language, names):
+        return EXPORTERS[fmt].render(document)
+
+
+def report_file(study: Study, fmt: str, language: str = ENGLISH) -> ReportFile:
     """Raises InvalidInput for an unknown format, `PdfUnavailable` where no PDF can be printed."""
     if fmt in RECORDS:
         records, evidence = RECORDS[fmt], build_evidence(study)
         content, filename = records.render(evidence), records.filename(evidence)
     elif fmt in EXPORTERS:
         exporter, document = EXPORTERS[fmt], study_report(study)
-        content, filename = exporter.render(document), exporter.filename(document)
+        content, filename = rendered(document, fmt, language), exporter.filename(document)
     else:
         text = f"Choose one of {', '.join(sorted(MEDIA_TYPES))}."
         raise InvalidInput(f"format: {text}", {"format": [text]})

@@ -153,6 +153,9 @@ def observation(evidence: StudyEvidence, trial: TrialEvidence) -> Observation | 
     knobs = knobs_of(trial.settings, defaults_of(evidence.spec, evidence.device))
     if trial.failure is not None:
         return Observation(knobs, None, failure=_failure(trial))
+    if trial.state == "cancelled":
+        # Whoever cancelled it did not want this configuration; it is not proposed again.
+        return Observation(knobs, None, failure="other")
     if not trial.usable or trial.measured(BaselineResult) is None:
         return None
     return Observation(knobs, loss_of(evidence, trial), _signals(evidence, trial))

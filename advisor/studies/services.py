@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from advisor.accounts.models import Org, User
 from advisor.accounts.services import audit
+from advisor.errors import Conflict
 from advisor.shapes import ModelShape
 from advisor.studies import advance, dispatch, intake, leases, planner
 from advisor.studies.listing import listing_of
@@ -115,6 +116,23 @@ def study_cancel(*, study: Study, actor: str) -> None:
         audit(org=study.org, actor=actor, action="study.cancel", target=f"study {study.number}")
         transaction.on_commit(lambda: advance.study_advance_safely(study.pk))
     study.refresh_from_db()
+
+
+def trial_cancel(*, trial: Trial, actor: str) -> None:
+    """Cancel one trial: its study goes on without it. Again on a cancelled one changes nothing.
+
+    A running one ends when its agent hears of it. Raises Conflict for a trial that ended otherwise.
+    """
+    with transaction.atomic():
+        asked = leases.trial_cancel(trial=trial)
+        if asked:
+            study = trial.study
+            target = f"study {study.number} trial {trial.ordinal}"
+            audit(org=study.org, actor=actor, action="trial.cancel", target=target)
+            transaction.on_commit(lambda: advance.study_advance_safely(study.pk))
+    trial.refresh_from_db()
+    if not asked and trial.is_terminal and trial.state != TrialState.CANCELLED:
+        raise Conflict(f"Trial {trial.ordinal} has ended: there is nothing left to cancel.")
 
 
 def study_progress(trials: Sequence[Trial]) -> tuple[int, int, float]:

@@ -113,8 +113,9 @@ def _to_wire(
                     low=result.low,
                     high=result.high,
                     n=result.n,
+                    rank_value=rank,
                 )
-                for target, result in zip(targets, point.targets, strict=True)
+                for target, result, rank in zip(targets, point.targets, point.ranks_s, strict=True)
             ),
             client_bound=point.client_bound,
         )

@@ -47,6 +47,7 @@ class Point:
 
     saturated: the queue grew through the window. capacity_per_s: completions a second meanwhile,
     None where it kept up. client_bound: why the point says nothing about the server, or None.
+    ranks_s: each target's percentile by nearest rank, None where it fell on a failed request.
     """
 
     rate_per_s: float
@@ -58,6 +59,7 @@ class Point:
     goodput_frac: float | None
     stopped_early: bool = False
     client_bound: str | None = None
+    ranks_s: tuple[float | None, ...] = ()
 
     @property
     def meets(self) -> bool:
@@ -101,7 +103,8 @@ def make_point(
     metrics = request_metrics(records)
     # A closed loop cannot outrun the server.
     growing = over == "rate" and (_queue_grows(records) or stopped_early)
-    margins = [_margin(metrics, target) for target in targets]
+    ranks = [_by_rank(metrics, target) for target in targets]
+    margins = [_margin(rank, target) for rank, target in zip(ranks, targets, strict=True)]
     if growing:
         margins.append(_FAR if stopped_early else _UNSUSTAINED)
     return Point(
@@ -114,6 +117,7 @@ def make_point(
         goodput_frac=goodput(records, targets),
         stopped_early=stopped_early,
         client_bound=client_bound,
+        ranks_s=tuple(r if r is not None and math.isfinite(r) else None for r in ranks),
     )
 
 
@@ -249,16 +253,20 @@ def _conclude(points: Sequence[Point], *, done: bool, over: Over) -> Boundary:
     )
 
 
-def _margin(metrics: RequestMetrics, target: SlaTarget) -> float:
-    """log(percentile / limit), the percentile by nearest rank, failed requests as infinite."""
+def _by_rank(metrics: RequestMetrics, target: SlaTarget) -> float | None:
+    """The percentile by nearest rank, failed requests as infinite; None without any sample."""
     found, labels, per_request = latency_samples(target.metric, metrics)
     values = np.sort(with_failed(found, labels, metrics.failed, per_request)[0])
     if values.size == 0:
+        return None
+    return float(values[nearest_rank(values.size, target.percentile or 0.5)])
+
+
+def _margin(value: float | None, target: SlaTarget) -> float:
+    """log(value / limit), at most a factor of ten to either side."""
+    if value is None or not math.isfinite(value):
         return _FAR
-    value = float(values[nearest_rank(values.size, target.percentile or 0.5)])
-    if value <= 0:
-        return -_FAR
-    return min(_FAR, math.log(value / target.limit)) if math.isfinite(value) else _FAR
+    return min(_FAR, math.log(value / target.limit)) if value > 0 else -_FAR
 
 
 def _queue_grows(records: Sequence[RequestRecord]) -> bool:

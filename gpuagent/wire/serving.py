@@ -89,7 +89,11 @@ class ServedEngine(WireModel):
 
 
 class PointTarget(WireModel):
-    """One target at one rate: the percentile in seconds with its 95 % interval."""
+    """One target at one rate: the percentile in seconds with its 95 % interval.
+
+    rank_value: the percentile by nearest rank, failed requests last, which the search went by; also
+    where n is too small for value. None where it fell on a failed request, or by older agents.
+    """
 
     target: SlaTarget
     verdict: Literal["met", "missed", "not_proven", "not_measured"]
@@ -97,6 +101,7 @@ class PointTarget(WireModel):
     low: float | None
     high: float | None
     n: Annotated[int, Field(ge=0)]
+    rank_value: Seconds | None = None
 
 
 class RatePoint(WireModel):

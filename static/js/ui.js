@@ -19,6 +19,9 @@ themeButton?.addEventListener("click", () => {
 });
 showTheme();
 
+// Words that only scripts show; the page brings them in its language.
+const words = document.body.dataset;
+
 // The clipboard exists only over https and on localhost; elsewhere the text is selected instead.
 async function copy(source) {
   try {
@@ -36,7 +39,7 @@ document.addEventListener("click", async (event) => {
   const label = button.querySelector("span");
   const before = label.dataset.before ?? label.textContent;
   label.dataset.before = before;
-  label.textContent = (await copy(document.getElementById(button.dataset.copy))) ? "Copied" : "Selected";
+  label.textContent = (await copy(document.getElementById(button.dataset.copy))) ? words.copied : words.selected;
   setTimeout(() => { label.textContent = before; }, 1600);
 });
 for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;

@@ -105,6 +105,7 @@ ROUTES: dict[str, Route] = {
     "api/v1/studies/<uuid:study_id>/shares/<uuid:share_id>": one(WRITE, "DELETE", own=True),
     "api/v1/studies/<uuid:study_id>/what-if": one(READ, "POST", own=True),
     "api/v1/trials/<uuid:trial_id>": one(READ, own=True),
+    "api/v1/trials/<uuid:trial_id>/cancel": one(WRITE, "POST", own=True),
     "api/v1/compare": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
     "api/v1/traces": Route({"GET": READ, "POST": WRITE}, bodies={"POST": "upload"}),
     "api/v1/traces/<uuid:trace_id>": Route({"GET": READ, "DELETE": WRITE}, own=True),
@@ -147,6 +148,7 @@ ROUTES: dict[str, Route] = {
         AGENT, "PUT", own=True, bodies={"PUT": FILE}
     ),
     # --- account (allauth): about the caller alone
+    "language/": one(PUBLIC, "GET", "POST"),
     "account/login/": one(PUBLIC, "GET", "POST"),
     "account/logout/": one(PUBLIC, "GET", "POST"),
     "account/inactive/": one(PUBLIC),
@@ -189,6 +191,7 @@ ROUTES: dict[str, Route] = {
     # Whoever holds a link's secret reads that report (test_shares.py); nobody else anything.
     "r/<str:token>/": one(NOWHERE, args={"token": secrets.new_secret("tas").full}),
     "trials/<uuid:trial_id>/": one(READ, own=True),
+    "trials/<uuid:trial_id>/cancel/": one(WRITE, "POST", own=True),
     "compare/": one(READ, own=True, query="?trials={trial_id},{measured_id}"),
     "traces/": one(READ),
     "traces/upload/": one(WRITE, "POST", bodies={"POST": "upload"}),

@@ -110,6 +110,11 @@ def test_every_page_is_accessible(
     assert not found
 
 
+def px_too_wide(page: Page) -> int:
+    """Pixels by which the page is wider than its window: more than 0 scrolls sideways."""
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
 def test_no_page_scrolls_sideways_on_a_phone(
     chromium: Browser,
     site: Site,
@@ -129,11 +134,59 @@ def test_no_page_scrolls_sideways_on_a_phone(
         page.wait_for_load_state("networkidle")
         keep_picture(page, name, "390")
         page.set_viewport_size(PHONE)
-        over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        if over > 0:
+        if (over := px_too_wide(page)) > 0:
             wide[name] = over
     context.close()
     assert not wide
+
+
+IN_CHINESE = ("studies", "study-new", "study", "report", "trial-timing", "model", "agent", "rule")
+
+
+def test_the_pages_in_chinese(
+    chromium: Browser,
+    site: Site,
+    session_state: dict[str, Any],
+    addresses: dict[str, str],
+    watch: Watch,
+) -> None:
+    """Other words have other widths: accessible, and no wider than a phone."""
+    context = chromium.new_context(
+        base_url=site.url, storage_state=session_state, viewport=DESKTOP, locale="zh-CN"
+    )
+    found = {}
+    page = watch.follow(context.new_page())
+    for name in IN_CHINESE:
+        page.set_viewport_size(DESKTOP)
+        page.goto(address(PAGES[name], addresses))
+        page.wait_for_load_state("networkidle")
+        assert page.locator("html").get_attribute("lang") == "zh-hans"
+        keep_picture(page, name, "zh")
+        complaints = violations(page)
+        page.set_viewport_size(PHONE)
+        if (over := px_too_wide(page)) > 0:
+            complaints.append(f"{over} px wider than a phone")
+        if complaints:
+            found[name] = complaints
+    context.close()
+    assert not found
+
+
+def test_the_language_is_switched_by_keyboard_and_without_scripts(
+    chromium: Browser, site: Site, session_state: dict[str, Any], watch: Watch
+) -> None:
+    context = chromium.new_context(
+        base_url=site.url, storage_state=session_state, java_script_enabled=False
+    )
+    page = watch.follow(context.new_page())
+    page.goto("/rules/?of=here")
+    page.get_by_role("button", name="简体中文").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("html")).to_have_attribute("lang", "zh-hans")
+    assert page.url.endswith("/rules/?of=here")
+    page.goto("/studies/")
+    expect(page.get_by_role("button", name="English")).to_be_visible()
+    context.close()
 
 
 def test_the_keyboard_reaches_the_content_and_shows_where_it_is(page: Page) -> None:

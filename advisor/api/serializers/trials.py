@@ -56,6 +56,7 @@ class TrialAnswer(Answer):
     title: str
     reason: str
     state: TrialState
+    cancel_requested: bool
     attempts: int
     agent: str | None
     settings: EngineSettings
@@ -86,6 +87,7 @@ def trial_answer(trial: Trial, *, full: bool) -> TrialAnswer:
         title=trial.title,
         reason=trial.reason,
         state=TrialState(trial.state),
+        cancel_requested=trial.cancel_requested_at is not None,
         attempts=trial.attempts_used,
         agent=trial.agent.slug if trial.agent else None,
         settings=spec.settings,

@@ -10,12 +10,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from advisor.accounts.auth import org_of
+from advisor.accounts.auth import actor_of, org_of
+from advisor.api.idempotency import once
 from advisor.api.pagination import InOrder
-from advisor.api.schema import PAGING, operation
+from advisor.api.schema import IDEMPOTENCY, PAGING, operation
 from advisor.api.serializers.base import respond
 from advisor.api.serializers.trials import TrialAnswer, TrialPage, trial_answer
 from advisor.studies.selectors import study_get, trial_get, trials_of
+from advisor.studies.services import trial_cancel
 
 FULL = OpenApiParameter("full", bool, description="1 to have every raw sample in `result`.")
 
@@ -46,3 +48,24 @@ class TrialDetail(APIView):
     def get(self, request: Request, trial_id: UUID) -> Response:
         trial = trial_get(org=org_of(request), trial_id=trial_id)
         return respond(trial_answer(trial, full=True))
+
+
+class TrialCancel(APIView):
+    @operation(
+        "trials_cancel",
+        tag="trials",
+        summary="Cancel one trial; its study goes on without it",
+        description="A waiting trial ends at once, a running one when its agent hears of it: until"
+        " then `cancel_requested` is true. Cancelling again changes nothing.",
+        response=TrialAnswer,
+        parameters=(IDEMPOTENCY,),
+        errors=(404, 409, 422),
+    )
+    def post(self, request: Request, trial_id: UUID) -> Response:
+        trial = trial_get(org=org_of(request), trial_id=trial_id)
+
+        def cancel() -> Response:
+            trial_cancel(trial=trial, actor=actor_of(request))
+            return respond(trial_answer(trial, full=False))
+
+        return once(request, lambda: cancel)

@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
 from pydantic import ValidationError
 
 from advisor.catalog import MARKETS, list_gpus, list_models
@@ -17,6 +18,7 @@ from advisor.estimates.query import EstimateQuery
 from advisor.estimates.service import ENGINES, KV_ITEMSIZE
 from advisor.fleet.models import Agent
 from advisor.pages.forms import config_upload
+from advisor.pages.language import SaidSelect
 from advisor.shapes import QUANT_NAMES
 from advisor.wire_errors import fields_from_validation_error
 
@@ -34,7 +36,7 @@ def _number(label: str, *, help_text: str = "", mode: str = "numeric") -> forms.
 
 def _select(label: str, choices: Iterable[tuple[str, Any]] = ()) -> forms.CharField:
     # No ChoiceField: the query refuses what it does not know, in the same words everywhere.
-    widget = forms.Select({"class": "input"}, choices=list(choices))
+    widget = SaidSelect({"class": "input"}, choices=list(choices))
     return forms.CharField(label=label, required=False, widget=widget)
 
 
@@ -42,11 +44,11 @@ class EstimateForm(forms.Form):
     """Model, device, load, prices. A field that was not sent, as in a short link, has a default."""
 
     model = _text(
-        "Model", css="input--mono", placeholder="owner/name or a folder", list="models", **_HINT
+        "Model", css="input--mono", placeholder=_("owner/name or a folder"), list="models", **_HINT
     )
     device = _select("Device")
     engine = _select("Engine", [(name, name) for name in ENGINES])
-    engine_version = _text("Engine version", css="input--mono", placeholder="current", **_HINT)
+    engine_version = _text("Engine version", css="input--mono", placeholder=_("current"), **_HINT)
     tp = _number("Tensor parallel")
     quant = _select(
         "Weights",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from django import forms
+from django.utils.functional import Promise
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from advisor.accounts.models import Role, TokenScope
 from advisor.accounts.services import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from advisor.catalog import GpuSpec, list_gpus, price_basis
+from advisor.pages.language import SaidSelect
 
 _INPUT = {"class": "input"}
 
 
-def _list_price(gpu: GpuSpec) -> str:
+def _list_price(gpu: GpuSpec) -> str | Promise:
     price = price_basis(gpu)
     return f"${price.usd_per_gpu_hour:.2f}/h" if price is not None else _("no list price")
 
@@ -37,7 +40,7 @@ class TokenForm(forms.Form):
         error_messages={"required": _("Enter a name, for example what uses the token.")},
     )
     scope = forms.ChoiceField(
-        label=_("Scope"), choices=TokenScope.choices, widget=forms.Select(_INPUT)
+        label=_("Scope"), choices=TokenScope.choices, widget=SaidSelect(_INPUT)
     )
     days = forms.IntegerField(
         label=_("Valid for"),
@@ -57,7 +60,10 @@ class PriceForm(forms.Form):
         initial="H100 SXM",
         widget=forms.Select(
             _INPUT,
-            choices=[(gpu.name, f"{gpu.name} ({_list_price(gpu)})") for gpu in list_gpus()],
+            choices=[
+                (gpu.name, format_lazy("{} ({})", gpu.name, _list_price(gpu)))
+                for gpu in list_gpus()
+            ],
         ),
     )
     usd_per_gpu_hour = forms.FloatField(
@@ -83,5 +89,5 @@ class MemberForm(forms.Form):
         label=_("Role"),
         choices=Role.choices,
         initial=Role.MEMBER,
-        widget=forms.Select(_INPUT),
+        widget=SaidSelect(_INPUT),
     )

@@ -13,6 +13,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
+from django.utils.translation import gettext as _
 from pydantic import ValidationError
 
 from advisor.errors import InvalidInput
@@ -20,6 +21,7 @@ from advisor.fleet.models import Agent
 from advisor.pages.forms import config_upload
 from advisor.pages.forms.presets import form_presets
 from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
+from advisor.pages.language import SaidSelect
 from advisor.presets import PRESETS
 from advisor.units import METRIC_NAMES
 from advisor.wire_errors import fields_from_validation_error
@@ -55,7 +57,7 @@ def _select(label: str, choices: Iterable[tuple[str, str]]) -> forms.ChoiceField
         label=label,
         required=False,
         choices=list(choices),
-        widget=forms.Select({"class": "input"}),
+        widget=SaidSelect({"class": "input"}),
     )
 
 
@@ -420,7 +422,8 @@ def local_models(agents: Iterable[Agent]) -> list[tuple[str, str]]:
     holders: dict[str, list[str]] = {}
     for agent in agents:
         for model in agent.hello.models:
-            note = agent.slug if model.problem is None else f"{agent.slug}: not usable"
+            unusable = _("not usable")
+            note = agent.slug if model.problem is None else f"{agent.slug}: {unusable}"
             holders.setdefault(model.name, []).append(note)
     return [(name, f"{name} ({', '.join(notes)})") for name, notes in sorted(holders.items())]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.charts import Chart, rates
+from advisor.charts import Chart, boundary, rates
 from advisor.charts.coordinates import Highlight, coordinates
 from advisor.charts.figure import CURRENT, SERIES
 from advisor.charts.latency_spread import Series, distribution
@@ -327,6 +327,10 @@ def _charts(sides: Sequence[Side], names: dict[str, str]) -> tuple[tuple[Chart, 
         if len(series) > 1:
             drawn.append((distribution(metric, series, target),))
     trials = [side.trial for side in sides]
+    named = [(t, names[t.trial_id], _colour(n), n == 0) for n, t in enumerate(trials)]
+    by_rate = boundary.all_charts(boundary.lines_of(named))
+    if by_rate:
+        drawn.insert(0, by_rate)
     for chart in (
         *(rates.latency(trials, m, _target(spec.targets, m)) for m in _SPREADS),
         rates.goodput(trials, spec.targets),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from advisor import units
 from advisor.pages.present.traces import verdict_label
@@ -14,14 +15,14 @@ from gpuagent.traces.kernel_names import CLASS_LABELS
 
 _SHOWN_FROM = 5e-4
 NAMES = {
-    "step_s": _("Step time, mean"),
-    "window_s": _("Window"),
-    "busy_frac": _("GPU busy"),
-    "idle_frac": _("GPU idle"),
-    "memcpy_frac": _("Copies"),
-    "exposed_memcpy_frac": _("Exposed copies"),
-    "comm_frac": _("Communication"),
-    "exposed_comm_frac": _("Exposed communication"),
+    "step_s": gettext_lazy("Step time, mean"),
+    "window_s": gettext_lazy("Window"),
+    "busy_frac": gettext_lazy("GPU busy"),
+    "idle_frac": gettext_lazy("GPU idle"),
+    "memcpy_frac": gettext_lazy("Copies"),
+    "exposed_memcpy_frac": gettext_lazy("Exposed copies"),
+    "comm_frac": gettext_lazy("Communication"),
+    "exposed_comm_frac": gettext_lazy("Exposed communication"),
 }
 
 
@@ -50,9 +51,9 @@ class ComparisonPage:
 
 
 _WORDS = {
-    "yes": ("good", _("Comparable")),
-    "with_care": ("warn", _("Comparable with care")),
-    "no": ("bad", _("Not comparable")),
+    "yes": ("good", gettext_lazy("Comparable")),
+    "with_care": ("warn", gettext_lazy("Comparable with care")),
+    "no": ("bad", gettext_lazy("Not comparable")),
 }
 
 

@@ -41,6 +41,7 @@ class TrialStep:
     word: str
     seconds: str
     is_dim: bool
+    can_cancel: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ def _step(trial: Trial) -> TrialStep:
     kind, word = words.TRIALS[trial.state]
     if trial.state == "running" and trial.done_frac:
         word = f"{word}, {units.percent(trial.done_frac)}"
+    if trial.cancel_requested_at is not None and not trial.is_terminal:
+        kind, word = "run", "Cancelling"
     return TrialStep(
         title=f"{trial.ordinal} · {trial.title}",
         trial_id=str(trial.pk),
@@ -114,6 +117,7 @@ def _step(trial: Trial) -> TrialStep:
         word=word,
         seconds=_spent(trial),
         is_dim=trial.state == "queued",
+        can_cancel=not trial.is_terminal and trial.cancel_requested_at is None,
     )
 
 

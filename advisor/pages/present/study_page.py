@@ -6,6 +6,7 @@ trial ends.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from django.core.cache import cache
@@ -19,6 +20,7 @@ from advisor.pages.present.targets import TargetCell, target_cells
 from advisor.pages.present.trials import TrialsTable, trials_table
 from advisor.reports import words
 from advisor.reports.document import study_facts
+from advisor.reports.method import cancelled_note
 from advisor.reports.robustness import RobustnessPart, study_robustness
 from advisor.rules.rule import Finding
 from advisor.scenarios import SCENARIOS
@@ -57,6 +59,8 @@ class StudyPage:
     unknown: tuple[str, ...]
     ordinals: dict[str, int]
     """Trial id -> its number, for links."""
+    cancelled: str
+    """Which trials were taken out of it."""
     failure: str
     """What stopped the study where no trial succeeded."""
 
@@ -102,6 +106,7 @@ def build(view: StudyView) -> StudyPage:
         known=verdict.known,
         unknown=verdict.unknown,
         ordinals={t.trial_id: t.ordinal for t in evidence.trials},
+        cancelled=cancelled_note(evidence),
         failure=_failure(view),
     )
 
@@ -119,10 +124,10 @@ def _charts(view: StudyView) -> tuple[tuple[Chart, ...], ...]:
 
 
 def _without(lede: str, sentence: str) -> str:
-    """The lede without what the notice below it says."""
+    """The lede without what the notice below it says, nor the name of the trial that it is of."""
     if not sentence:
         return lede
-    return lede.replace(f"{sentence}.", "").replace(sentence, "").strip()
+    return re.sub(rf"(?:Trial \d+: )?{re.escape(sentence)}\.?", "", lede).strip()
 
 
 def _best(view: StudyView) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from advisor import units
+from advisor.pages.language import said
 from advisor.traces.models import Trace
 from gpuagent.traces.findings import SHOWN
 from gpuagent.traces.idle import CAUSE_LABELS
@@ -27,13 +29,13 @@ CAUSE_KEYS = {
     "profiler": "ki9",
 }
 CAUSE_ADVICE = {
-    "host_launch": _("Capture CUDA graphs, or compile"),
-    "sync": _("Drop .item() and .cpu() from the step"),
-    "step_border": _("Schedule and sample while the GPU works"),
-    "transfer": _("Pin the memory, copy asynchronously"),
-    "allocation": _("Warm up before recording, keep buffers"),
-    "communication": _("Overlap it; look for a slow rank"),
-    "kernel_gap": _("CUDA graphs shorten it"),
+    "host_launch": gettext_lazy("Capture CUDA graphs, or compile"),
+    "sync": gettext_lazy("Drop .item() and .cpu() from the step"),
+    "step_border": gettext_lazy("Schedule and sample while the GPU works"),
+    "transfer": gettext_lazy("Pin the memory, copy asynchronously"),
+    "allocation": gettext_lazy("Warm up before recording, keep buffers"),
+    "communication": gettext_lazy("Overlap it; look for a slow rank"),
+    "kernel_gap": gettext_lazy("CUDA graphs shorten it"),
 }
 _ADVISED_FROM = 0.02
 _SHOWN_FROM = 5e-4
@@ -342,10 +344,10 @@ def _cores(cores: dict[str, float | None] | None) -> str:
 
 
 def _finding(row: dict[str, Any]) -> FindingLine:
-    worth = _("What it would save is {basis}.").format(basis=row["basis"])
+    worth = _("What it would save is {basis}.").format(basis=said(row["basis"]))
     if row["recoverable_s"] is not None:
         worth = _("{time} recoverable ({basis}).").format(
-            time=units.seconds(row["recoverable_s"]), basis=row["basis"]
+            time=units.seconds(row["recoverable_s"]), basis=said(row["basis"])
         )
     return FindingLine(
         kind="bad" if row["strength"] == "strong" else "warn",

@@ -24,7 +24,6 @@ from gpuagent.wire.trial import (
     BaselineResult,
     KvCacheResult,
     ProfileResult,
-    ServeResult,
     VerifyResult,
 )
 
@@ -239,40 +238,6 @@ def phase_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str, str], ...]:
     return tuple(lines)
 
 
-def _served_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
-    """What a server told about itself, and what both sides counted."""
-    result = trial.measured(ServeResult)
-    if result is None:
-        return ()
-    served, server, rate = result.served, result.server, result.boundary
-    name = f"{served.engine} {served.version or ''}".strip()
-    lines = [
-        ("Start", units.seconds(served.ready_s.value), served.ready_s.reason or f"{name}, ready"),
-        (
-            "Prefix cache hits",
-            units.percent(served.prefix_hit_frac.value),
-            served.prefix_hit_frac.reason or "of prompt tokens",
-        ),
-    ]
-    if served.facts.kv_cache_tokens is not None:
-        lines.append(("KV cache", f"{served.facts.kv_cache_tokens:,} tokens", "the engine's own"))
-    if server is not None:
-        most = f"at most {units.percent(server.kv_peak_frac)} of the cache used"
-        lines.append(("Running at the peak", f"{server.running_peak:,} requests", most))
-        lines.append(("Preemptions", f"{server.preemptions:,}", "the server's own count"))
-    for count in served.counts:
-        told = count.reason or f"{count.client:,} by the client, {count.server:,} by the server"
-        words = count.what.replace("_", " ").capitalize()
-        lines.append((f"{words} counted", f"{count.client:,}", told))
-    if rate is not None:
-        value = "–" if rate.rate_per_s is None else f"{units.number(rate.rate_per_s)} req/s"
-        proof = f"{rate.reason}, {len(rate.points)} rates of {units.seconds(rate.point_s)} each"
-        lines.append(("Highest rate within the targets", value, proof))
-    elif result.boundary_reason:
-        lines.append(("Highest rate within the targets", "–", result.boundary_reason))
-    return tuple(lines)
-
-
 def quantity_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
     """(name, value, reason or how it was read) of what is measured once per trial."""
     result = trial.measured(BaselineResult)
@@ -300,7 +265,6 @@ def quantity_lines(trial: TrialEvidence) -> tuple[tuple[str, str, str], ...]:
             bandwidth.reason or "best of a few large reads, the ceiling of decode",
         ),
         ("Perplexity", units.number(quality.value if quality else None, 4), note or ""),
-        *_served_lines(trial),
     )
 
 

@@ -8,7 +8,9 @@ from django import template
 from django.utils.safestring import SafeString, mark_safe
 
 from advisor.charts import Chart
-from advisor.charts.svg import figure_svg
+from advisor.charts.svg import HEIGHT, TALL, figure_svg
+from advisor.charts.words import said_figure
+from advisor.pages.language import said
 from advisor.pages.present.studies import effect_text
 from advisor.reports import words
 from advisor.rules.rule import Finding
@@ -38,7 +40,8 @@ def get(mapping: dict[str, int], key: str) -> int | str:
 @register.filter
 def figure_json(chart: Chart) -> SafeString:
     """The figure as JSON that is safe inside a script element."""
-    return escape_json(json.dumps(chart.figure, separators=(",", ":"), allow_nan=False))
+    figure = None if chart.figure is None else said_figure(chart.figure, said)
+    return escape_json(json.dumps(figure, separators=(",", ":"), allow_nan=False))
 
 
 def escape_json(text: str) -> SafeString:
@@ -51,7 +54,9 @@ def chart_svg(chart: Chart) -> SafeString:
     """The figure as SVG, for the time before and instead of the script."""
     if chart.figure is None:
         return SafeString("")
-    return mark_safe(figure_svg(chart.figure, chart.label))  # noqa: S308 - svg.py escapes all text
+    figure = said_figure(chart.figure, said)
+    height = TALL if chart.tall else HEIGHT
+    return mark_safe(figure_svg(figure, said(chart.label), height))  # noqa: S308 - it escapes all text
 
 
 @register.filter

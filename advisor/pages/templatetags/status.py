@@ -1,4 +1,7 @@
-"""`{% status "good" "Met" %}` and `{% chip "run" "Running" %}`: shape, colour and word together."""
+"""`{% status "good" "Met" %}` and `{% chip "run" "Running" %}`: shape, colour and word together.
+
+The word is the product's own and said in the reader's language.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from advisor.pages.language import said
 
 register = template.Library()
 
@@ -21,12 +26,12 @@ def _shape(kind: str) -> SafeString:
 
 @register.simple_tag
 def status(kind: str, word: Any) -> SafeString:
-    return format_html('<span class="status {}">{}{}</span>', kind, _shape(kind), word)
+    return format_html('<span class="status {}">{}{}</span>', kind, _shape(kind), said(word))
 
 
 @register.simple_tag
 def chip(kind: str, word: Any) -> SafeString:
-    return format_html('<span class="chip {}">{}{}</span>', kind, _shape(kind), word)
+    return format_html('<span class="chip {}">{}{}</span>', kind, _shape(kind), said(word))
 
 
 @register.simple_tag

@@ -10,6 +10,8 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from advisor.charts.words import said_figure
+from advisor.pages.language import said
 from advisor.pages.present.traces import Slice
 from advisor.pages.templatetags.findings import escape_json
 
@@ -19,7 +21,7 @@ register = template.Library()
 @register.simple_tag
 def stacked_bar(slices: Sequence[Slice]) -> SafeString:
     """All slices in one bar, with their shares as its accessible name."""
-    words = ", ".join(f"{piece.label} {piece.percent}" for piece in slices)
+    words = ", ".join(f"{said(piece.label)} {piece.percent}" for piece in slices)
     rects = format_html_join(
         "",
         '<rect class="{}" x="{}" width="{}" height="28"/>',
@@ -54,4 +56,6 @@ def own_svg(text: str) -> SafeString:
 @register.filter
 def figure_data(figure: dict[str, Any]) -> SafeString:
     """A figure as JSON that is safe inside a script element."""
-    return escape_json(json.dumps(figure, separators=(",", ":"), allow_nan=False))
+    return escape_json(
+        json.dumps(said_figure(figure, said, points=False), separators=(",", ":"), allow_nan=False)
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django import template
-from django.utils import timezone
+from django.utils import dateformat, timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from advisor import units
 
@@ -62,7 +64,7 @@ def span(value_s: float | None) -> str:
     if hours < 24:
         return f"{hours}{units.NBSP}h" + (f" {left_min}{units.NBSP}min" if left_min else "")
     days = hours // 24
-    return f"{days}{units.NBSP}{'day' if days == 1 else 'days'}"
+    return (ngettext("%(n)s day", "%(n)s days", days) % {"n": days}).replace(" ", units.NBSP)
 
 
 @register.filter
@@ -79,7 +81,7 @@ def until(moment: datetime | None) -> str:
     if moment is None:
         return units.DASH
     left: timedelta = moment - timezone.now()
-    return span(left.total_seconds()) if left.total_seconds() > 0 else "expired"
+    return span(left.total_seconds()) if left.total_seconds() > 0 else _("expired")
 
 
 @register.filter
@@ -89,17 +91,16 @@ def moment(value: datetime | None) -> str:
         return units.DASH
     local, now = timezone.localtime(value), timezone.localtime()
     if local.date() == now.date():
-        return f"today {local:%H:%M}"
-    if local.year == now.year:
-        return f"{local.day} {local:%b %H:%M}"
-    return f"{local.day} {local:%b %Y}"
+        return _("today %(time)s") % {"time": f"{local:%H:%M}"}
+    # Formats of a day, in Django's letters; each language has its own order.
+    return dateformat.format(local, _("j M H:i") if local.year == now.year else _("j M Y"))
 
 
 @register.filter
 def knob(value: object) -> str:
     """A setting's value in words: True is "on", None is "engine's choice"."""
     if value is None:
-        return "engine's choice"
+        return _("engine's choice")
     if isinstance(value, bool):
-        return "on" if value else "off"
+        return _("on") if value else _("off")
     return str(value)

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.templatetags.static import static
+from django.utils.translation import get_language
 from django.views.decorators.csrf import requires_csrf_token
 from django.views.decorators.http import require_safe
 
@@ -61,7 +62,13 @@ def offline(request: HttpRequest) -> HttpResponse:
 def service_worker(request: HttpRequest) -> HttpResponse:
     """At the root, since a worker serves the folder that it comes from and those below it."""
     script = render_to_string(
-        "service_worker.js", {"sheets": [static(s) for s in _SHEETS], "version": settings.VERSION}
+        "service_worker.js",
+        {
+            "sheets": [static(s) for s in _SHEETS],
+            "version": settings.VERSION,
+            # With another language the script differs, so browsers fetch the page it keeps again.
+            "language": get_language(),
+        },
     )
     return HttpResponse(
         script, content_type="text/javascript", headers={"Cache-Control": "no-cache"}

@@ -8,15 +8,17 @@ from csp.decorators import csp_update
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from advisor.errors import AdvisorError
+from advisor.i18n import ENGLISH
 from advisor.pages.access import actor_of, writing
 from advisor.pages.views.studies import study_context
 from advisor.reports import EXPORTERS
 from advisor.reports.as_html import style_source
-from advisor.studies.reporting import study_report
+from advisor.studies.reporting import rendered, study_report
 from advisor.studies.selectors import study_get
 from advisor.studies.sharing import share_create, share_find, share_revoke
 
@@ -71,7 +73,8 @@ def shared_report(request: HttpRequest, token: str) -> HttpResponse:
         return _ended(request, 410, _("This link {ended}").format(ended=ended))
     document = study_report(share.study, shared=True)
     html = EXPORTERS["html"]
-    return HttpResponse(html.render(document), content_type=html.media_type, headers=PRIVATE)
+    content = rendered(document, "html", get_language() or ENGLISH)
+    return HttpResponse(content, content_type=html.media_type, headers=PRIVATE)
 
 
 def _ended(request: HttpRequest, status: int, title: str) -> HttpResponse:

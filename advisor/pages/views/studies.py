@@ -11,11 +11,13 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from advisor.errors import Conflict, InvalidInput
 from advisor.exports import EXPORTS
 from advisor.fleet.selectors import agents_of
+from advisor.i18n import ENGLISH
 from advisor.pages.access import actor_of, reading, writing
 from advisor.pages.forms.what_if import WhatIfForm
 from advisor.pages.present.live import live_marker, live_of
@@ -137,7 +139,7 @@ def study_report_view(request: HttpRequest, study_id: UUID, suffix: str) -> Http
         raise Http404
     study = study_get(org=request.org, study_id=study_id)
     try:
-        file = report_file(study, suffix)
+        file = report_file(study, suffix, get_language() or ENGLISH)
     except PdfUnavailable as error:
         return unavailable(request, error.message)
     response = HttpResponse(file.content, content_type=file.media_type)

@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from advisor.charts import Chart, ChartInput, chart
 from advisor.charts.telemetry import charts as telemetry_charts
+from advisor.errors import Conflict
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.fleet.selectors import telemetry_window
-from advisor.pages.access import reading
-from advisor.pages.present import telemetry
+from advisor.pages.access import actor_of, reading, writing
+from advisor.pages.present import served, telemetry
 from advisor.pages.present import trials as present
 from advisor.pages.present.profiles import profile_page
 from advisor.reports import words
@@ -24,9 +27,12 @@ from advisor.reports.robustness import robustness_of
 from advisor.studies.evidence import build_evidence
 from advisor.studies.models import Trial
 from advisor.studies.selectors import trial_get
+from advisor.studies.services import trial_cancel
 
 TABS = {
     "timing": _("Timing"),
+    "rate": _("Highest rate"),
+    "server": _("Server"),
     "memory": _("Memory"),
     "kernels": _("Kernels"),
     "settings": _("Settings"),
@@ -64,13 +70,14 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
         return HttpResponse(status=200, headers={"HX-Refresh": "true"})
     first = "kernels" if seen.spec.experiment in ("profile", "kernels") else "timing"
     tab = request.GET.get("tab", first)
-    tab = tab if tab in TABS else first
+    tabs = _tabs(seen)
+    tab = tab if tab in tabs else first
     context = {
         "trial": trial,
         "study": trial.study,
         "trial_name": _("Trial {ordinal}").format(ordinal=trial.ordinal),
         "seen": seen,
-        "tabs": TABS,
+        "tabs": tabs,
         "tab": tab,
         "status": words.TRIALS[trial.state],
         "headline": present.trial_headline(seen, evidence),
@@ -85,6 +92,33 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
     return render(request, "pages/trial.html", context)
 
 
+def _tabs(seen: TrialEvidence) -> dict[str, Any]:
+    """Sections of a server only where one was measured."""
+    absent = set()
+    if not served.has_server(seen):
+        absent.add("server")
+    if not served.has_boundary(seen):
+        absent.add("rate")
+    return {name: label for name, label in TABS.items() if name not in absent}
+
+
+@writing
+def trial_cancel_view(request: HttpRequest, trial_id: UUID) -> HttpResponse:
+    trial = trial_get(org=request.org, trial_id=trial_id)
+    try:
+        trial_cancel(trial=trial, actor=actor_of(request))
+    except Conflict as error:
+        messages.warning(request, error.message)
+    else:
+        text = (
+            gettext("Cancelled. The study goes on without this trial.")
+            if trial.is_terminal
+            else gettext("The trial ends when its agent hears of it. The study goes on without it.")
+        )
+        messages.info(request, text)
+    return redirect("trial", trial_id=trial.pk)
+
+
 def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
     if seen.result is None:
         return {}
@@ -96,6 +130,16 @@ def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[
         "phases": present.phase_lines(seen),
         "charts": _drawn(_CHARTS, seen, evidence),
     }
+
+
+def _rate(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
+    page = served.boundary_page(seen)
+    return {"boundary": page, "charts": page.charts if page else ()}
+
+
+def _server(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
+    page = served.server_page(seen, evidence)
+    return {"server": page, "charts": page.charts if page else ()}
 
 
 def _drawn(
@@ -151,6 +195,8 @@ def _environment(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> 
 
 _SECTIONS: dict[str, Callable[[Trial, TrialEvidence, StudyEvidence], dict[str, Any]]] = {
     "timing": _timing,
+    "rate": _rate,
+    "server": _server,
     "memory": _memory,
     "kernels": _kernels,
     "settings": _settings,

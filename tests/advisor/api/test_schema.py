@@ -52,6 +52,7 @@ def test_every_user_endpoint_is_described(schema: dict[str, Any]) -> None:
         "/api/v1/traces/{trace_id}/compare",
         "/api/v1/traces/{trace_id}/file",
         "/api/v1/trials/{trial_id}",
+        "/api/v1/trials/{trial_id}/cancel",
     }
 
 

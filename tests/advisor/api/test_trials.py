@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.test import Client
 
-from advisor.accounts.models import Org
+from advisor.accounts.models import AuditEvent, Org
+from advisor.fleet.models import Agent
+from advisor.studies.states import TrialState
 from gpuagent.wire import TrialResult
 from tests import builders, factories
 
@@ -71,3 +74,34 @@ def test_another_organisations_trial_is_404(stranger: Client, org: Org) -> None:
     missing = stranger.get(f"/api/v1/trials/{uuid.uuid4()}")
     assert foreign.status_code == 404
     assert foreign.json() == missing.json()
+
+
+def test_one_trial_is_cancelled_and_the_study_goes_on(
+    api: Client, org: Org, agent: Agent, django_capture_on_commit_callbacks: Any
+) -> None:
+    study = factories.create_study(org, agent=agent)
+    running = factories.create_trial(study, state=TrialState.RUNNING)
+    waiting = factories.create_trial(study)
+    for _ in range(2):
+        with django_capture_on_commit_callbacks(execute=True):
+            response = api.post(f"/api/v1/trials/{waiting.pk}/cancel")
+        assert (response.status_code, response.json()["state"]) == (200, "cancelled")
+        answer = api.post(f"/api/v1/trials/{running.pk}/cancel").json()
+        # Its agent still has to hear of it.
+        assert (answer["state"], answer["cancel_requested"]) == ("running", True)
+    study.refresh_from_db()
+    assert (study.state, study.cancel_requested_at) == ("running", None)
+    seen = AuditEvent.objects.filter(org=org, action="trial.cancel")
+    assert sorted(seen.values_list("target", flat=True)) == [
+        f"study {study.number} trial 1",
+        f"study {study.number} trial 2",
+    ]
+
+
+def test_a_trial_that_ended_and_a_viewer_cannot_cancel(
+    api: Client, reader: Client, stranger: Client, org: Org
+) -> None:
+    trial = factories.create_finished_study(org).trials.first()
+    url = f"/api/v1/trials/{trial.pk}/cancel"
+    assert api.post(url).json()["code"] == "conflict"
+    assert [c.post(url).status_code for c in (api, reader, stranger)] == [409, 403, 404]

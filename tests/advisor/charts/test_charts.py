@@ -12,10 +12,10 @@ import plotly.graph_objects as go
 import pytest
 
 import advisor.charts as charts
-from advisor.charts import CHARTS, Chart, ChartInput, chart, study_charts
+from advisor.charts import CHARTS, ONLY_FOR_BOUNDARY, Chart, ChartInput, chart, study_charts
 from advisor.charts.svg import figure_svg, nice_ticks
 from advisor.evidence import DeviceFacts
-from gpuagent.wire import SlaTarget
+from gpuagent.wire import EngineSettings, SlaTarget
 from tests.builders import (
     make_baseline_result,
     make_current,
@@ -36,6 +36,7 @@ from tests.inside_builders import (
     make_kernels_result,
     make_quantisation_result,
 )
+from tests.served_builders import TARGETS, make_boundary, make_served_trial, make_timeline
 
 
 def study(*trials: Any, **overrides: Any) -> ChartInput:
@@ -45,8 +46,26 @@ def study(*trials: Any, **overrides: Any) -> ChartInput:
     return ChartInput(evidence, evidence.current, best or evidence.current)
 
 
+def served() -> ChartInput:
+    """A study that looked for the highest rate of two configurations."""
+    return study(
+        make_served_trial(make_boundary(2.0), ordinal=1, role="current"),
+        make_served_trial(
+            make_boundary(),
+            timeline=make_timeline(),
+            ordinal=2,
+            role="variant",
+            settings=EngineSettings(max_running=64),
+        ),
+        spec=make_study_spec(engine="vllm", targets=TARGETS, boundary=True),
+    )
+
+
 @pytest.fixture
-def full() -> ChartInput:
+def full(request: pytest.FixtureRequest) -> ChartInput:
+    spec = getattr(request.node, "callspec", None)
+    if spec is not None and spec.params.get("chart_id") in {*ONLY_FOR_BOUNDARY, "server-timeline"}:
+        return served()
     diagnosis = [
         make_trial(result, ordinal=10 + index, role="diagnosis")
         for index, result in enumerate(
@@ -96,7 +115,7 @@ def plain_colours(value: Any) -> Any:
 
 def test_every_chart_file_is_registered_and_ids_match() -> None:
     folder = Path(charts.__file__).parent
-    helpers = {"__init__", "base", "dots", "figure", "samples", "svg"}
+    helpers = {"__init__", "base", "dots", "figure", "rate_curve", "samples", "svg", "words"}
     # Drawn from a prediction, a trace, samples or several studies: no study's registry lists them.
     elsewhere = {"estimates", "trace_timeline", "telemetry", "gpu_cost", "day", "rates"}
     modules = {path.stem for path in folder.glob("*.py")} - helpers - elsewhere

@@ -72,3 +72,21 @@ def test_interrupting_says_how_to_go_on(
     monkeypatch.setattr(command, "follow", interrupted)
     assert main(["study", "wait", ID]) == 130
     assert f"study cancel {ID}" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_one_trial_is_cancelled_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            trials = [{"id": f"t{n}", "ordinal": n} for n in (1, 2)]
+            return httpx.Response(200, json={"results": trials})
+        assert request.url.path == "/api/v1/trials/t2/cancel"
+        return httpx.Response(200, json={"state": "cancelled"})
+
+    client = ApiClient("http://server", "ta_x", transport=httpx.MockTransport(respond))
+    monkeypatch.setattr(ApiClient, "from_environment", lambda: client)
+    assert main(["study", "cancel", ID, "--trial", "2"]) == 0
+    assert "Trial 2 is cancelled; the study goes on" in capsys.readouterr().out
+    assert main(["study", "cancel", ID, "--trial", "3"]) == 2
+    assert "no trial 3; its trials: 1 to 2" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from advisor.accounts.models import Org
+from advisor.studies.models import TrialState
 from gpuagent.wire.serving import CountCheck
 from tests.advisor.pages.conftest import MARKUP
 from tests.advisor.studies.test_served import BAD, served, spec
@@ -34,15 +35,20 @@ def test_a_served_study_is_shown_everywhere(browser: Client, org: Org) -> None:
     evidence = make_trial(result, ordinal=1, role="current", settings=BAD)
     evidence = replace(evidence, spec=evidence.spec.model_copy(update={"engine": "vllm"}))
     trial = create_trial(study, evidence)
-    page = browser.get(f"/trials/{trial.pk}/?tab=timing").content.decode()
-    for words in (
-        "vllm 0.32.0, ready",
-        "30 by the client, 30 by the server",
-        "no counter",
-        "2.50 req/s",
-        "resident memory of all processes of the server",
-    ):
-        assert words in page
+    pages = {
+        "timing": ("resident memory of all processes of the server",),
+        "server": (
+            "vllm 0.32.0, ready",
+            "Same",
+            "Client alone",
+            "no counter",
+            "does not speculate",
+        ),
+        "rate": ("2.50\u00a0req/s", "Bracketed"),
+    }
+    for tab, expected in pages.items():
+        page = browser.get(f"/trials/{trial.pk}/?tab={tab}").content.decode()
+        assert [words for words in expected if words not in page] == []
     for tab in ("memory", "kernels", "settings", "telemetry", "environment", "log"):
         assert browser.get(f"/trials/{trial.pk}/?tab={tab}").status_code == 200
     assert browser.get(f"/studies/{study.pk}/").status_code == 200
@@ -64,6 +70,33 @@ def test_the_form_offers_the_servers_that_an_agent_has(browser: Client, org: Org
     page = browser.get("/studies/new/").content.decode()
     assert "vLLM server" in page
     assert f"prod ({agent.slug})" in page
+
+
+def test_members_cancel_one_trial_and_the_page_says_so(
+    member: Client, viewer: Client, org: Org
+) -> None:
+    study = create_study(org, agent=create_agent(org))
+    trial = create_trial(study)
+    create_trial(study)
+    url = f"/trials/{trial.pk}/cancel/"
+    for page in (f"/trials/{trial.pk}/", f"/studies/{study.pk}/"):
+        assert url in member.get(page).content.decode()
+        assert url not in viewer.get(page).content.decode()
+    assert viewer.post(url).status_code == 403
+    assert "goes on without this trial" in member.post(url, follow=True).content.decode()
+    page = member.get(f"/studies/{study.pk}/").content.decode()
+    assert "Trial 1 was cancelled" in page
+    assert url not in page
+
+
+def test_a_running_trial_is_not_called_cancelled_before_it_ended(member: Client, org: Org) -> None:
+    agent = create_agent(org)
+    trial = create_trial(create_study(org, agent=agent))
+    trial.state = TrialState.RUNNING
+    trial.save()
+    page = member.post(f"/trials/{trial.pk}/cancel/", follow=True).content.decode()
+    assert "ends when its agent hears of it" in page
+    assert "Cancelled." not in page
 
 
 def test_a_misused_server_is_shown_on_its_trial_the_study_and_the_report(

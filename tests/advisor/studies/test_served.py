@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -223,3 +224,14 @@ def test_what_does_not_fit_is_refused_with_the_reason(wrong: dict[str, Any], wor
     }
     with pytest.raises(ValidationError, match=words):
         StudySpec.model_validate(payload)
+
+
+def test_a_cancelled_configuration_is_not_proposed_again() -> None:
+    proposed = next_trials(evidence(current()), ())[0]
+    stopped = make_trial(ordinal=2, role="variant", settings=proposed.settings, state="cancelled")
+    stopped = replace(
+        stopped, spec=stopped.spec.model_copy(update={"config": ServeConfig(streams=4)})
+    )
+    again = next_trials(evidence(current(), stopped), ())
+    assert again
+    assert again[0].settings != proposed.settings
