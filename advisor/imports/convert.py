@@ -1,7 +1,7 @@
 """An imported trial as what a study is made of: spec, source and result. Pure.
 
-What the file does not tell stays untold: None with a reason, a length of kind `unknown`, a host that
-is None. Single requests are taken over as they are and never made up from sums.
+What the file does not tell stays untold: None with a reason, a length of kind `unknown`, a host
+that is None. Single requests are taken over as they are and never made up from sums.
 """
 
 from __future__ import annotations
@@ -115,12 +115,7 @@ def _length(mean: float | None) -> LengthSpec:
 def _at_rate(trial: ImportedTrial) -> bool:
     """Whether requests left at times of their own, with nothing that held them back."""
     rate = trial.asked_rate_per_s
-    return (
-        trial.loop == "open"
-        and trial.concurrency is None
-        and rate is not None
-        and 0 < rate <= 100_000
-    )
+    return trial.loop == "open" and rate is not None and 0 < rate <= 100_000
 
 
 def _result(trial: ImportedTrial) -> ImportedResult:

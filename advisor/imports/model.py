@@ -18,7 +18,7 @@ class ImportedTrial(WireModel):
     asked_rate_per_s: None for a closed loop or "as fast as possible". requests: sent and judged by
     the tool, failed ones among them. records: the single requests, empty where the file has only
     sums; then nothing about percentiles can be proven. mean_input_tokens, mean_output_tokens: of a
-    request that was answered, None where the file does not tell. notes: what to doubt, in sentences.
+    request that was answered, None where the file does not tell. notes: sentences of doubt.
     """
 
     tool: Tool
