@@ -14,12 +14,21 @@ from gpuagent.wire.imported import ImportedMetric
 ONLY_SUMS = "not measured (the file has only percentiles)"
 
 
+def failed_words(failed: int | None) -> str:
+    """How many requests failed, as far as the tool counts them."""
+    return "failures not counted" if failed is None else f"{failed:,} failed"
+
+
 def reported_value(
-    target: SlaTarget, metrics: Sequence[ImportedMetric], output_tok_s: Quantity
+    target: SlaTarget,
+    metrics: Sequence[ImportedMetric],
+    output_tok_s: Quantity,
+    *,
+    answered: int,
 ) -> tuple[float | None, int | None, str]:
-    """(value in SI units, n, why there is none)."""
+    """(value in SI units, n, why there is none). answered: requests behind a throughput."""
     if target.metric == "output_tok_s":
-        return output_tok_s.value, None, output_tok_s.reason or ""
+        return output_tok_s.value, answered, output_tok_s.reason or ""
     metric = next((one for one in metrics if one.metric == target.metric), None)
     if metric is None:
         return None, None, "load tools do not measure it"
@@ -36,7 +45,7 @@ def side_of(target: SlaTarget, value: float) -> Literal["within", "beyond"]:
 
 
 def reported_reason(
-    target: SlaTarget, value: float, *, sent: int, failed: int, single_requests: bool
+    target: SlaTarget, value: float, *, sent: int, failed: int | None, single_requests: bool
 ) -> str:
     """Why the tool's own number proves nothing."""
     side = side_of(target, value)

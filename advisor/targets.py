@@ -208,7 +208,10 @@ def _judged(
 
 def _reported(trial: TrialEvidence, target: SlaTarget, result: ImportedResult) -> TargetStatus:
     """What the file's sums say: a side of the limit and no proof."""
-    value, n, reason = reported_value(target, result.metrics, result.output_tok_s)
+    answered = result.sent - (result.failed or 0)
+    value, n, reason = reported_value(
+        target, result.metrics, result.output_tok_s, answered=answered
+    )
     if value is None:
         return _unmeasured(target, f"{reason} ({ONLY_SUMS})" if not result.requests else reason)
     told = reported_reason(

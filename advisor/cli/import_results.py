@@ -1,7 +1,8 @@
 """`tuning-advisor import FILE`: results of another load tool, in our definitions, against targets.
 
-Needs no server but for `--keep`, which stores it there as a study. Exit code 0 when every target is met, 1 when one is proven missed, 2 for a file
-that cannot be read, 3 when one is not proven; without targets 0.
+Needs no server but for `--keep`, which stores it there as a study. Exit code 0 when every target
+is met, 1 when one is proven missed, 2 for a file that cannot be read, 3 when one is not proven;
+without targets 0.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from advisor.cli.api_client import URL_VARIABLE, ApiClient
 from advisor.cli.errors import CliError
 from advisor.imports import (
     FORMATS,
+    KEPT_BYTES,
     MAX_BYTES,
     ImportedStatus,
     ImportedTrial,
     ImportRefused,
     judge_import,
     read_import,
+    too_large,
 )
+from advisor.reported import failed_words
 from gpuagent.wire.sla import SlaTarget, parse_target
 from gpuagent.wire.workload import Preset
 
@@ -100,6 +104,8 @@ def _content(name: str) -> bytes:
 
 def _keep(args: argparse.Namespace, content: bytes, targets: list[SlaTarget]) -> list[Any]:
     """The studies that the server made of the file, or had of it already."""
+    if len(content) > KEPT_BYTES:
+        raise CliError(f"{args.file}: {too_large(len(content))}")
     body = {
         "content": content.decode("utf-8-sig"),
         "targets": [target.model_dump(mode="json") for target in targets],
@@ -128,7 +134,7 @@ def _show(trial: ImportedTrial, statuses: Sequence[ImportedStatus], console: Con
         soft_wrap=True,
     )
     console.print(
-        f"{trial.requests:,} requests, {trial.failed:,} failed, {trial.loop} loop, "
+        f"{trial.requests:,} requests, {failed_words(trial.failed)}, {trial.loop} loop, "
         f"{units.number(rate)} a second, {units.rate(trial.output_tok_s.value)}",
         highlight=False,
         soft_wrap=True,

@@ -74,7 +74,8 @@ def hidden_tokens(trial: ImportedTrial, value: float | None) -> bool:
 
 
 def _as_reported(trial: ImportedTrial, target: SlaTarget) -> ImportedStatus:
-    value, n, reason = reported_value(target, trial.metrics, trial.output_tok_s)
+    answered = trial.requests - (trial.failed or 0)
+    value, n, reason = reported_value(target, trial.metrics, trial.output_tok_s, answered=answered)
     if value is None:
         return _made(trial, target, "not_measured", reason)
     told = reported_reason(

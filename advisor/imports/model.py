@@ -16,9 +16,10 @@ class ImportedTrial(WireModel):
 
     loop: open where requests left at times of their own, closed where each waited for an answer.
     asked_rate_per_s: None for a closed loop or "as fast as possible". requests: sent and judged by
-    the tool, failed ones among them. records: the single requests, empty where the file has only
-    sums; then nothing about percentiles can be proven. mean_input_tokens, mean_output_tokens: of a
-    request that was answered, None where the file does not tell. notes: sentences of doubt.
+    the tool, failed ones among them; failed: None where the file does not count them. records: the
+    single requests, empty where the file has only sums; then nothing about percentiles can be
+    proven. mean_input_tokens, mean_output_tokens: of a request that was answered, None where the
+    file does not tell. notes: sentences of doubt.
     """
 
     tool: Tool
@@ -29,7 +30,7 @@ class ImportedTrial(WireModel):
     asked_rate_per_s: float | None = None
     concurrency: int | None = None
     requests: int
-    failed: int
+    failed: int | None
     duration_s: Quantity
     requests_per_s: Quantity
     output_tok_s: Quantity

@@ -38,7 +38,7 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
         failed = max(0, planned - completed) if planned is not None else None
     notes = ["The tool sends from one process and does not judge whether it was the bottleneck."]
     if failed is None:
-        notes.append("The file does not count failed requests: none is assumed.")
+        notes.append("The file does not count failed requests.")
     rate = document.get("request_rate")
     asked = None if rate in (None, "inf") else needed(document, "request_rate")
     concurrency = number(document, "max_concurrency")
@@ -66,7 +66,7 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
             asked_rate_per_s=asked,
             concurrency=int(concurrency) if concurrency else None,
             requests=completed + int(failed or 0),
-            failed=int(failed or 0),
+            failed=None if failed is None else int(failed),
             duration_s=quantity(number(document, "duration"), "not in the file"),
             requests_per_s=quantity(number(document, "request_throughput"), "not in the file"),
             output_tok_s=quantity(number(document, "output_throughput"), "not in the file"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import Measurement, StudyEvidence
+from advisor.reported import failed_words
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import ConfigModel, EnvironmentSnapshot
 from gpuagent.wire.imported import ImportedConfig
@@ -113,8 +114,8 @@ def _imported(evidence: StudyEvidence, result: ImportedResult) -> list[str]:
     named = source.source if isinstance(source, ImportedConfig) else "imported"
     single = len(result.requests)
     lines = [
-        f"Not measured by an agent, but {named}: {result.sent:,} requests, {result.failed:,} "
-        f"failed, {result.loop} loop, "
+        f"Not measured by an agent, but {named}: {result.sent:,} requests, "
+        f"{failed_words(result.failed)}, {result.loop} loop, "
         + (f"{single:,} single requests in the file." if single else "only sums in the file.")
     ]
     lines += [

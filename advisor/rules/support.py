@@ -70,8 +70,10 @@ def current_baseline(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineRe
 
 
 def current_start(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineResult] | None:
-    """`current_baseline` of an engine that really started: a simulated one loads no model."""
-    return current_baseline(evidence) if evidence.spec.engine != "simulated" else None
+    """`current_baseline` of an engine that really started: a simulated one loads no model, and of
+    an imported one nothing is known."""
+    started = evidence.spec.engine not in ("simulated", "imported")
+    return current_baseline(evidence) if started else None
 
 
 def server_counters(evidence: StudyEvidence) -> tuple[TrialEvidence, ServerCounters] | None:

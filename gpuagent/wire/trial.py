@@ -226,7 +226,8 @@ class ServeResult(BaselineResult):
 class ImportedResult(BaselineResult):
     """What another tool measured, as far as its file has it.
 
-    requests: empty where the file has only sums. sent: judged by the tool, `failed` among them.
+    requests: empty where the file has only sums. sent: judged by the tool, `failed`
+    among them, None where it does not count them.
     metrics: the tool's own sums, with its definitions. asked_rate_per_s: None for a closed loop or
     "as fast as possible". hidden_tokens: chunks carried several tokens, so counting them says too
     little. window_s: 0 where the file tells no duration.
@@ -237,7 +238,7 @@ class ImportedResult(BaselineResult):
     concurrency: Annotated[int, Field(ge=1)] | None = None
     asked_rate_per_s: float | None = None
     sent: Annotated[int, Field(ge=0)]
-    failed: Annotated[int, Field(ge=0)]
+    failed: Annotated[int, Field(ge=0)] | None
     requests_per_s: Quantity
     output_tok_s: Quantity
     metrics: Annotated[tuple[ImportedMetric, ...], Field(max_length=8)]

@@ -15,18 +15,27 @@ from advisor.api.schema import operation
 from advisor.api.serializers.base import respond
 from advisor.api.serializers.imports import ImportAnswer, ImportQuery, import_answer
 from advisor.api.wire_parser import StrictJSONParser, parse_body
-from advisor.imports import ImportedTrial, ImportRefused, judge_import, read_import
+from advisor.errors import TooLarge
+from advisor.imports import (
+    KEPT_BYTES,
+    ImportedTrial,
+    ImportRefused,
+    judge_import,
+    read_import,
+    too_large,
+)
 from advisor.studies.importing import Labels, import_keep
 from advisor.studies.models import Study
 
-MOST_BYTES: Final = 20_000_000
+# JSON inside of JSON: every quotation mark of the file has a backslash in the body.
+_BODY_BYTES: Final = KEPT_BYTES * 3 // 2
 
 
 class ImportParser(StrictJSONParser):
     """Single requests with every gap between tokens are megabytes."""
 
     def max_bytes(self) -> int:
-        return MOST_BYTES
+        return _BODY_BYTES
 
 
 class ImportCreate(APIView):
@@ -49,8 +58,11 @@ class ImportCreate(APIView):
     )
     def post(self, request: Request) -> Response:
         query = parse_body(request, ImportQuery)
+        content = query.content.encode()
+        if len(content) > KEPT_BYTES:
+            raise TooLarge(too_large(len(content)))
         try:
-            trials = read_import(query.content.encode())
+            trials = read_import(content)
             studies = self._kept(request, query, trials) if query.keep else []
         except ImportRefused as error:
             where = "content" if error.field == "file" else f"content.{error.field}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from advisor.imports import KEPT_BYTES, too_large
 from advisor.presets import PRESETS
 from gpuagent.wire.sla import SlaTarget, parse_target
 
-MOST_BYTES = 16 * 1024 * 1024
 MOST_TARGETS = 12
 
 
@@ -18,7 +18,7 @@ class ImportForm(forms.Form):
         max_length=500,
         help_text=_(
             "vllm bench serve (best with --save-detailed), guidellm or aiperf JSON, Locust CSV. "
-            "Up to 16 MiB. Nothing of it is kept unless you say so."
+            "Up to 20 MB. Nothing of it is kept unless you say so."
         ),
         error_messages={"required": _("Choose a file."), "empty": _("The file is empty.")},
     )
@@ -56,8 +56,8 @@ class ImportForm(forms.Form):
 
     def clean_file(self) -> object:
         upload = self.cleaned_data["file"]
-        if upload.size > MOST_BYTES:
-            raise forms.ValidationError(_("The file is larger than 16 MiB: use the command line."))
+        if upload.size > KEPT_BYTES:
+            raise forms.ValidationError(too_large(upload.size))
         return upload
 
     def clean_targets(self) -> tuple[SlaTarget, ...]:
