@@ -24,13 +24,14 @@ from advisor.comparable import (
     workload_differences,
 )
 from advisor.evidence import StudyEvidence, TrialEvidence
-from advisor.targets import SINGLE_READING_NOISE_FRAC, trial_metrics
+from advisor.reported import AS_SENT, NOT_IN_FILE
+from advisor.targets import SINGLE_READING_NOISE_FRAC, measured_at_rate, trial_metrics
 from advisor.thresholds import UNVERIFIED_NOISE
 from advisor.verification import COMPARED, compare_runs, run_values, signed_percent
 from gpuagent.request_metrics import RequestMetrics, throughput
 from gpuagent.stats import Comparison, compare, noise_floor
 from gpuagent.stats.compare import SIGNIFICANCE
-from gpuagent.wire import EngineSettings, Quantity
+from gpuagent.wire import EngineSettings, LengthSpec, Quantity
 from gpuagent.wire.trial import BaselineResult, VerifyConfig, VerifyResult
 
 LEAST, MOST = 2, 4
@@ -120,6 +121,9 @@ def compare_trials(sides: tuple[Side, ...]) -> TrialComparison:
     if not LEAST <= len(ids) <= MOST or len(set(ids)) != len(ids):
         raise ValueError(f"{LEAST} to {MOST} different trials can be compared")
     settings, settings_alike = _differing([dict(side.settings.model_dump()) for side in sides])
+    if any(side.trial.spec.engine == "imported" for side in sides):
+        # What stands in an imported trial are defaults: its file tells no settings.
+        settings, settings_alike = (), 0
     environment, environment_alike = _differing([_environment(side) for side in sides])
     return TrialComparison(
         sides=sides,
@@ -146,9 +150,9 @@ def _environment(side: Side) -> dict[str, object]:
         "Model": spec.model.label,
         "Engine": spec.engine,
         "Experiment": spec.experiment,
-        "Input tokens": f"{workload.input_tokens.kind}, mean {workload.input_tokens.text}",
-        "Output tokens": f"{workload.output_tokens.kind}, mean {workload.output_tokens.text}",
-        "Request rate": "one at a time"
+        "Input tokens": _length(workload.input_tokens),
+        "Output tokens": _length(workload.output_tokens),
+        "Request rate": (AS_SENT if spec.engine == "imported" else "one at a time")
         if workload.request_rate_per_s is None
         else f"{units.number(workload.request_rate_per_s)} req/s",
     }
@@ -163,6 +167,11 @@ def _environment(side: Side) -> dict[str, object]:
         "Threads": str(found.threads) if found.threads is not None else units.DASH,
     }
     return facts | dict(found.versions)
+
+
+def _length(length: LengthSpec) -> str:
+    told = length.kind != "unknown"
+    return f"{length.kind}, mean {length.text}" if told else NOT_IN_FILE
 
 
 # --- one pair -----------------------------------------------------------------------------------
@@ -262,7 +271,10 @@ def _of_blocks(before: Side, after: Side) -> list[Delta]:
     old, new = trial_metrics(before.trial), trial_metrics(after.trial)
     if old is None or new is None:
         return []
-    names = [n for n in COMPARED if n != "output_tok_s" or not (old.overlapping or new.overlapping)]
+    # At a rate of its own, throughput is that rate, however fast the answers are.
+    at_rate = any(measured_at_rate(side.trial) for side in (before, after))
+    skipped = at_rate or old.overlapping or new.overlapping
+    names = [name for name in COMPARED if name != "output_tok_s" or not skipped]
     return [_blocks_delta(name, old, new, len(names)) for name in names]
 
 

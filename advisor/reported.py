@@ -8,10 +8,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from advisor.evidence import StudyEvidence
 from gpuagent.wire import Quantity, SlaTarget
-from gpuagent.wire.imported import ImportedMetric
+from gpuagent.wire.imported import ImportedConfig, ImportedMetric
+from gpuagent.wire.trial import ImportedResult
 
 ONLY_SUMS = "not measured (the file has only percentiles)"
+NOT_IN_FILE = "not in the file"
+AS_SENT = "as the tool sent it"
+
+
+def source_of(evidence: StudyEvidence) -> str:
+    """Where the numbers of an imported study come from."""
+    configs = [trial.spec.config for trial in evidence.trials]
+    return next((c.source for c in configs if isinstance(c, ImportedConfig)), "imported")
+
+
+def how_to_prove(evidence: StudyEvidence) -> str:
+    """What to run where an imported file holds no single requests; "" for every other study."""
+    trial = evidence.current
+    result = trial.measured(ImportedResult) if trial is not None else None
+    if trial is None or result is None or result.requests:
+        return ""
+    config = trial.spec.config
+    if isinstance(config, ImportedConfig) and config.tool == "vllm bench serve":
+        return "Single requests: run the tool again with --save-detailed"
+    return "Single requests: run vllm bench serve with --save-detailed, or measure with an agent"
 
 
 def failed_words(failed: int | None) -> str:

@@ -13,6 +13,7 @@ from advisor.comparable import UNKNOWN_HARDWARE
 from advisor.imports.errors import ImportRefused
 from advisor.imports.judge import hidden_tokens
 from advisor.imports.model import ImportedTrial
+from advisor.reported import NOT_IN_FILE
 from gpuagent.request_metrics import request_metrics, throughput
 from gpuagent.wire import (
     EnvironmentSnapshot,
@@ -31,8 +32,8 @@ from gpuagent.wire.trial import ImportedResult
 from gpuagent.wire.workload import Preset
 
 MOST_REQUESTS = 100_000
-NOT_THERE = "not in the file"
 _LONGEST_TOKENS = 10_000_000
+_NO_MODEL = "model not in the file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def convert(
         raise ImportRefused("targets", "name one metric and percentile twice: keep one of them")
     spec = StudySpec(
         name=(name.strip() or f"{trial.tool}: {trial.label}")[:120],
-        model=ImportedModel(name=trial.model or NOT_THERE),
+        model=ImportedModel(name=trial.model or _NO_MODEL),
         engine="imported",
         workload=_workload(trial, preset),
         targets=tuple(targets),
@@ -123,10 +124,10 @@ def _result(trial: ImportedTrial) -> ImportedResult:
     counted = throughput(request_metrics(trial.records)).value_tok_s if trial.records else None
     return ImportedResult(
         model=LoadedModel(
-            architecture=NOT_THERE,
-            dtype=NOT_THERE,
-            attention=NOT_THERE,
-            device=NOT_THERE,
+            architecture=NOT_IN_FILE,
+            dtype=NOT_IN_FILE,
+            attention=NOT_IN_FILE,
+            device=NOT_IN_FILE,
             params=None,
             stored_weight_bytes=None,
             random_weights=False,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import Measurement, StudyEvidence
-from advisor.reported import failed_words
+from advisor.reported import failed_words, source_of
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import ConfigModel, EnvironmentSnapshot
-from gpuagent.wire.imported import ImportedConfig
 from gpuagent.wire.inside import (
     AttentionResult,
     BatchingResult,
@@ -96,6 +95,9 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
             " a client that left, and its memory, are claimed from its own metrics alone."
         )
     lines += [text for kind, text in _INSIDE if _first(evidence, kind) is not None]
+    if imported is not None and not imported.requests:
+        lines.append("The file has only percentiles: there is no interval and no distribution.")
+        return _spaced(lines)
     for metric in dict.fromkeys(t.metric for t in evidence.spec.targets):
         definition = units.METRIC_DEFINITIONS[metric]
         lines.append(f"{units.METRIC_NAMES[metric]} is {definition}.")
@@ -105,16 +107,18 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
             " gaps between tokens), t intervals for means. A target counts as met or missed only"
             " where a test at that confidence says so."
         )
+    return _spaced(lines)
+
+
+def _spaced(lines: list[str]) -> tuple[str, ...]:
     return tuple(line.replace(" %", f"{units.NBSP}%") for line in lines)
 
 
 def _imported(evidence: StudyEvidence, result: ImportedResult) -> list[str]:
     """Where the numbers come from, how the tool defines them, and what it does not tell."""
-    source = evidence.trials[0].spec.config
-    named = source.source if isinstance(source, ImportedConfig) else "imported"
     single = len(result.requests)
     lines = [
-        f"Not measured by an agent, but {named}: {result.sent:,} requests, "
+        f"Not measured by an agent, but {source_of(evidence)}: {result.sent:,} requests, "
         f"{failed_words(result.failed)}, {result.loop} loop, "
         + (f"{single:,} single requests in the file." if single else "only sums in the file.")
     ]
@@ -252,6 +256,7 @@ def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ..
         lines.append("Random weights: speed and memory are those of the model, quality is not.")
     if evidence.spec.engine == "imported":
         lines.append("Whether the tool's own client was the bottleneck is not known.")
+        lines.append("Settings and engine are not in the file: nothing is said about them.")
     elif evidence.spec.workload.request_rate_per_s is None:
         lines.append("Measured with one stream: latency under concurrent load is not known.")
     if verdict.verification in ("measured_once", "none") and verdict.recommended is not None:

@@ -45,6 +45,8 @@ def missing_trial(evidence: StudyEvidence, experiment: str) -> str:
     """How to get a trial of `experiment`: never the goal or the option that the study has."""
     what = f"{'An' if experiment[0] in 'aeiou' else 'A'} {experiment} trial"
     spec = evidence.spec
+    if spec.engine == "imported":
+        return f"{what}, in a study that an agent measures"
     chosen = {"profile": spec.profile, "robustness": spec.tests_robustness}
     if not chosen.get(experiment, spec.goal == "diagnose"):
         return (

@@ -53,9 +53,7 @@ def test_a_kept_file_is_a_study_that_is_shown_everywhere_and_kept_once(
         f"/studies/{study.pk}/diagnose/memory/",
         "/studies/",
     ):
-        import time; t=time.perf_counter()
         page = browser.get(address)
-        print(address, time.perf_counter()-t)
         assert page.status_code == 200, address
         if page.headers["Content-Type"].startswith("text/html"):
             assert MARKUP not in page.content.decode(), address
