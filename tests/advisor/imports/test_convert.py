@@ -11,6 +11,10 @@ from pydantic import ValidationError
 from advisor.comparable import UNKNOWN_HARDWARE
 from advisor.imports import ImportRefused, read_import
 from advisor.imports.convert import ImportedStudy, convert
+from advisor.rules import RULES
+from advisor.rules.engine import evaluate
+from advisor.rules.imported import OF_REQUESTS
+from advisor.rules.rule import Finding
 from advisor.targets import target_statuses
 from gpuagent.wire import LengthSpec, SlaTarget
 from gpuagent.wire.trial import ImportedResult
@@ -104,3 +108,41 @@ def test_what_cannot_be_a_study_is_refused() -> None:
         make_study_spec(workload=workload)
     with pytest.raises(ValidationError, match="go together"):
         make_study_spec(engine="imported")
+
+
+# --- rules -------------------------------------------------------------------------------------
+
+
+def findings_of(document: Any) -> dict[str, Finding]:
+    return {found.rule_id: found for found in evaluate(evidence_of(made(document)))}
+
+
+def test_rules_that_need_single_requests_say_what_to_run() -> None:
+    assert {rule.id for rule in RULES} >= OF_REQUESTS
+    found = findings_of(samples.aiperf())
+    for rule_id in OF_REQUESTS:
+        assert found[rule_id].verdict == "not_applicable"
+        assert "only percentiles" in found[rule_id].title
+        assert "--save-detailed" in found[rule_id].missing
+    whole = findings_of(samples.vllm())
+    assert all(whole[rule_id].verdict != "not_applicable" for rule_id in OF_REQUESTS)
+
+
+def test_nothing_is_said_of_settings_and_lengths_that_nobody_knows() -> None:
+    found = findings_of(samples.vllm())
+    assert found["attention-eager"].verdict == "not_applicable"
+    assert found["lengths-differ"].verdict == "not_applicable"
+    assert "in a study that an agent measures" in found["profile-bottleneck"].missing
+    assert "an agent" in found["measurement-invalid"].change.text
+
+
+def test_failures_count_from_sums_too_and_are_not_guessed() -> None:
+    assert "3 of 503" in findings_of(samples.aiperf())["requests-failed"].title
+    file = samples.vllm()
+    for key in ("start_times", "ttfts", "itls", "failed", "num_prompts"):
+        del file[key]
+    found = findings_of(file)["requests-failed"]
+    assert (found.verdict, found.title) == (
+        "not_applicable",
+        "The file does not count failed requests",
+    )
