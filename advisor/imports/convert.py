@@ -6,8 +6,11 @@ that is None. Single requests are taken over as they are and never made up from 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
 
 from advisor.comparable import UNKNOWN_HARDWARE
 from advisor.imports.errors import ImportRefused
@@ -29,10 +32,12 @@ from gpuagent.wire.imported import ImportedConfig
 from gpuagent.wire.loaded import LoadedModel
 from gpuagent.wire.measure import Validity, ValidityCheck
 from gpuagent.wire.trial import ImportedResult
+from gpuagent.wire.units import TypedName
 from gpuagent.wire.workload import Preset
 
 MOST_REQUESTS = 100_000
 _LONGEST_TOKENS = 10_000_000
+_TYPED: TypeAdapter[str] = TypeAdapter(TypedName)
 _NO_MODEL = "model not in the file"
 
 
@@ -58,7 +63,8 @@ def convert(
     imported_at_s: float,
 ) -> ImportedStudy:
     """The study of one benchmark. sha256: of the file. name, hardware: as whoever keeps it calls
-    them. Raises ImportRefused where it holds more requests than a trial may."""
+    them. Raises ImportRefused where it holds more requests than a trial may, or what a study may
+    not; its field is of the file, or `name`, `hardware`, `targets`."""
     if len(trial.records) > MOST_REQUESTS:
         raise ImportRefused("file", f"holds more than {MOST_REQUESTS:,} requests: split it")
     config = ImportedConfig(
@@ -70,8 +76,35 @@ def convert(
     keys = [target.key for target in targets]
     if len(set(keys)) < len(keys):
         raise ImportRefused("targets", "name one metric and percentile twice: keep one of them")
+    name, hardware = _typed("name", name), _typed("hardware", hardware)
+    try:
+        return _study(trial, config, targets, name, preset, hardware, imported_at_s)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "file"
+        raise ImportRefused(where, str(first["msg"])[:300]) from None
+
+
+def _typed(field: str, text: str) -> str:
+    """What a person typed, or "". Raises ImportRefused for markup and control characters."""
+    try:
+        return _TYPED.validate_python(text) if text.strip() else ""
+    except ValidationError:
+        raise ImportRefused(field, "must hold no markup and no control characters") from None
+
+
+def _study(
+    trial: ImportedTrial,
+    config: ImportedConfig,
+    targets: Sequence[SlaTarget],
+    name: str,
+    preset: Preset,
+    hardware: str,
+    imported_at_s: float,
+) -> ImportedStudy:
+    from_file = re.sub("[<>]", "", f"{trial.tool}: {trial.label}")
     spec = StudySpec(
-        name=(name.strip() or f"{trial.tool}: {trial.label}")[:120],
+        name=(name or from_file)[:120],
         model=ImportedModel(name=trial.model or _NO_MODEL),
         engine="imported",
         workload=_workload(trial, preset),
@@ -81,7 +114,7 @@ def convert(
         measurements=_result(trial),
         environment=EnvironmentSnapshot(
             host=None,
-            device=hardware.strip() or UNKNOWN_HARDWARE,
+            device=hardware or UNKNOWN_HARDWARE,
             versions={trial.tool: trial.tool_version} if trial.tool_version else {},
         ),
         validity=_validity(trial),

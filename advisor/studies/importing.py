@@ -75,7 +75,11 @@ def import_keep(
             return [_kept(org, user, actor, one, now) for one in ready]
     except IntegrityError:
         # Two at once: the first one made them.
-        return list(Study.objects.filter(org=org, pk__in=[_study_id(org, one) for one in ready]))
+        ids = [_study_id(org, one) for one in ready]
+        found = list(Study.objects.filter(org=org, pk__in=ids).order_by("number"))
+        if len(found) < len(ids):
+            raise
+        return found
 
 
 def _study_id(org: Org, one: ImportedStudy) -> uuid.UUID:

@@ -38,6 +38,13 @@ class ImportParser(StrictJSONParser):
         return _BODY_BYTES
 
 
+def _field(name: str) -> str:
+    """Of the body: what a person typed has fields of its own, the rest is in the file."""
+    if name in ("name", "hardware", "targets"):
+        return name
+    return "content" if name == "file" else f"content.{name}"
+
+
 class ImportCreate(APIView):
     # Judging changes nothing; keeping asks for the right to write itself.
     changes_nothing = True
@@ -65,8 +72,7 @@ class ImportCreate(APIView):
             trials = read_import(content)
             studies = self._kept(request, query, trials) if query.keep else []
         except ImportRefused as error:
-            where = "content" if error.field == "file" else f"content.{error.field}"
-            raise invalid_fields({where: [error.message]}) from None
+            raise invalid_fields({_field(error.field): [error.message]}) from None
         judged = [(one, judge_import(one, query.targets)) for one in trials]
         return respond(import_answer(judged, studies))
 

@@ -63,7 +63,8 @@ def _judged(
                 labels=Labels(data["name"], data["preset"] or "api", data["hardware"]),
             )
     except ImportRefused as error:
-        form.add_error("targets" if error.field == "targets" else "file", str(error))
+        typed = error.field in ("name", "hardware", "targets")
+        form.add_error(*((error.field, error.message) if typed else ("file", str(error))))
         return None, []
     judged = [
         (trial, [(*_WORDS[s.verdict], s) for s in judge_import(trial, data["targets"])])

@@ -103,6 +103,14 @@ def test_chunks_that_hide_tokens_make_no_throughput() -> None:
 def test_what_cannot_be_a_study_is_refused() -> None:
     with pytest.raises(ImportRefused, match="twice"):
         made(samples.vllm(), TTFT, TTFT)
+    for field in ("name", "hardware"):
+        for text in ("<b>x</b>", "a\tb", "\u202ex"):
+            with pytest.raises(ImportRefused, match="no markup") as refused:
+                made(samples.vllm(), **{field: text})
+            assert refused.value.field == field
+    with pytest.raises(ImportRefused, match="concurrency"):
+        made(samples.vllm(max_concurrency=0.5))
+    assert made(samples.vllm(label="<b>nightly</b>")).spec.name == "vllm bench serve: bnightly/b"
     workload = make_workload(input_tokens=LengthSpec(kind="unknown", mean=1))
     with pytest.raises(ValidationError, match="fixed or lognormal"):
         make_study_spec(workload=workload)

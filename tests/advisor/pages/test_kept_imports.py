@@ -165,6 +165,17 @@ def test_what_is_too_large_says_so(browser: Client, monkeypatch: pytest.MonkeyPa
     assert not Study.objects.exists()
 
 
+def test_a_name_that_may_not_be_stands_beside_its_field(browser: Client) -> None:
+    reply = keep(browser, samples.aiperf(), name=MARKUP)
+    assert reply.status_code == 400
+    assert list(reply.json()["fields"]) == ["name"]
+    form = {"file": upload(samples.aiperf()), "targets": "", "action": "keep", "hardware": MARKUP}
+    page = browser.post("/imports/", form)
+    assert page.status_code == 400
+    assert "no markup" in page.content.decode()
+    assert not Study.objects.exists()
+
+
 def test_nobody_submits_an_imported_study(org: Org) -> None:
     spec = StudySpec.model_validate(made(samples.vllm()).spec.model_dump(mode="json"))
     with pytest.raises(InvalidInput) as refused:
