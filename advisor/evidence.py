@@ -20,6 +20,7 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
+from gpuagent.wire.parallel import TensorParallelResult
 from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
@@ -47,6 +48,7 @@ Measurement = TypeVar(
     AttentionResult,
     QuantisationResult,
     BatchingResult,
+    TensorParallelResult,
     ServeResult,
     RobustnessResult,
     ImportedResult,

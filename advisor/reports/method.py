@@ -14,6 +14,7 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
+from gpuagent.wire.parallel import TensorParallelResult
 from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
@@ -48,6 +49,11 @@ _INSIDE: tuple[tuple[type[Measurement], str], ...] = (
         BatchingResult,
         "Batches: decode steps over batch sizes, mixed prompts as they come and sorted in turn,"
         " prefill in chunks.",
+    ),
+    (
+        TensorParallelResult,
+        "Tensor parallelism: groups of processes, one device each, by transformers' own plan;"
+        " prefill and decode of one sequence, answers against one device.",
     ),
 )
 

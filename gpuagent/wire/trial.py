@@ -31,6 +31,7 @@ from gpuagent.wire.loaded import LoadedModel as LoadedModel
 from gpuagent.wire.loaded import Perplexity as Perplexity
 from gpuagent.wire.measure import Quantity, RequestRecord, Samples, Validity
 from gpuagent.wire.model import ModelRef
+from gpuagent.wire.parallel import TensorParallelConfig, TensorParallelResult
 from gpuagent.wire.robustness import RobustnessConfig, RobustnessResult
 from gpuagent.wire.serving import RateBoundary, ServeConfig, ServedEngine
 from gpuagent.wire.settings import Engine, EngineSettings
@@ -67,7 +68,11 @@ class BaselineConfig(WireModel):
 
 
 class KvCacheConfig(WireModel):
-    """Decode with and without the cache at growing context lengths."""
+    """Decode with and without the cache at growing context lengths.
+
+    perplexity_tokens: of the text that is read back from each form of the cache; 0 leaves quality
+    out.
+    """
 
     experiment: Literal["kv_cache"] = "kv_cache"
     context_tokens: Annotated[tuple[PositiveTokens, ...], Field(min_length=2, max_length=12)] = (
@@ -78,6 +83,7 @@ class KvCacheConfig(WireModel):
     )
     decode_steps: Annotated[int, Field(ge=2, le=512)] = 8
     repeats: Annotated[int, Field(ge=5, le=100)] = 5
+    perplexity_tokens: Annotated[int, Field(ge=0, le=300_000)] = 1024
 
 
 class VerifyConfig(WireModel):
@@ -123,6 +129,7 @@ ExperimentConfig = Annotated[
     | AttentionConfig
     | QuantisationConfig
     | BatchingConfig
+    | TensorParallelConfig
     | ServeConfig
     | RobustnessConfig
     | ImportedConfig,
@@ -400,6 +407,7 @@ Measurements = Annotated[
     | AttentionResult
     | QuantisationResult
     | BatchingResult
+    | TensorParallelResult
     | ServeResult
     | RobustnessResult
     | ImportedResult,

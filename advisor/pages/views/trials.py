@@ -50,6 +50,7 @@ _CHARTS = {
     "attention": ("attention-time",),
     "quantisation": ("format-tradeoff",),
     "batching": ("batch-scaling",),
+    "tensor_parallel": ("tensor-parallel",),
     "serve": ("ttft-spread", "itl-spread"),
     "verify": ("ttft-spread", "itl-spread"),
     "imported": ("ttft-spread", "itl-spread"),

@@ -45,6 +45,7 @@ from gpuagent.wire.inside import (
     KernelsConfig,
     QuantisationConfig,
 )
+from gpuagent.wire.parallel import TensorParallelConfig
 from gpuagent.wire.protocol import (
     ClaimReply,
     ClaimRequest,
@@ -159,6 +160,7 @@ MESSAGES: dict[str, WireModel] = {
     ),
     "trial_spec_baseline": spec(BaselineConfig()),
     "trial_spec_kv_cache": spec(KvCacheConfig()),
+    "trial_spec_tensor_parallel": spec(TensorParallelConfig()),
     "trial_spec_profile": spec(ProfileConfig()),
     "trial_spec_calibrate": spec(CalibrateConfig()),
     "trial_spec_kernels": spec(KernelsConfig()),
@@ -214,6 +216,9 @@ MESSAGES: dict[str, WireModel] = {
     ),
     "result_baseline": ResultRequest(
         lease=LEASE, outcome=outcome(builders.make_baseline_result(n_requests=2))
+    ),
+    "result_tensor_parallel": ResultRequest(
+        lease=LEASE, outcome=outcome(inside_builders.make_split_result())
     ),
     "result_kv_cache": ResultRequest(lease=LEASE, outcome=outcome(builders.make_kv_result())),
     "result_profile": ResultRequest(lease=LEASE, outcome=outcome(builders.make_profile_result())),
