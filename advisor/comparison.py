@@ -216,8 +216,8 @@ def _caveat(before: Side, after: Side) -> str:
         return f"the hardware differs ({', '.join(then)} and {', '.join(now)})"
     engines = {first.spec.engine, second.spec.engine}
     if len(engines) == 2 and engines & {"simulated", "imported"}:
-        kind = "simulated" if "simulated" in engines else "imported"
-        return f"one of the two is {kind}"
+        simulated = "simulated" in engines
+        return "one of the two is simulated" if simulated else "one of the two is imported"
     if UNKNOWN_HARDWARE in then:
         return "the imported files do not tell the hardware: name it when keeping them"
     for trial in (first, second):

@@ -10,12 +10,17 @@ from typing import Literal
 
 from advisor.evidence import StudyEvidence
 from gpuagent.wire import Quantity, SlaTarget
-from gpuagent.wire.imported import ImportedConfig, ImportedMetric
+from gpuagent.wire.imported import ImportedConfig, ImportedMetric, Loop
 from gpuagent.wire.trial import ImportedResult
 
-ONLY_SUMS = "not measured (the file has only percentiles)"
+ONLY_SUMS = "the file has only percentiles"
 NOT_IN_FILE = "not in the file"
 AS_SENT = "as the tool sent it"
+LOOPS: dict[Loop, str] = {
+    "open": "open loop",
+    "closed": "closed loop",
+    "unknown": "open or closed loop not known",
+}
 
 
 def source_of(evidence: StudyEvidence) -> str:

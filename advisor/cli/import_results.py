@@ -32,7 +32,7 @@ from advisor.imports import (
     read_import,
     too_large,
 )
-from advisor.reported import failed_words
+from advisor.reported import LOOPS, failed_words
 from gpuagent.wire.sla import SlaTarget, parse_target
 from gpuagent.wire.workload import Preset
 
@@ -134,7 +134,7 @@ def _show(trial: ImportedTrial, statuses: Sequence[ImportedStatus], console: Con
         soft_wrap=True,
     )
     console.print(
-        f"{trial.requests:,} requests, {failed_words(trial.failed)}, {trial.loop} loop, "
+        f"{trial.requests:,} requests, {failed_words(trial.failed)}, {LOOPS[trial.loop]}, "
         f"{units.number(rate)} a second, {units.rate(trial.output_tok_s.value)}",
         highlight=False,
         soft_wrap=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import Measurement, StudyEvidence
-from advisor.reported import failed_words, source_of
+from advisor.reported import LOOPS, failed_words, source_of
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import ConfigModel, EnvironmentSnapshot
 from gpuagent.wire.inside import (
@@ -125,8 +125,8 @@ def _imported(evidence: StudyEvidence, result: ImportedResult) -> list[str]:
     single = len(result.requests)
     lines = [
         f"Not measured by an agent, but {source_of(evidence)}: {result.sent:,} requests, "
-        f"{failed_words(result.failed)}, {result.loop} loop, "
-        + (f"{single:,} single requests in the file." if single else "only sums in the file.")
+        f"{failed_words(result.failed)}, {LOOPS[result.loop]}.",
+        f"The file holds {single:,} single requests." if single else "The file holds only sums.",
     ]
     lines += [
         f"{one.name} by the tool: {one.reason or one.definition}."

@@ -83,9 +83,9 @@ def import_keep(
 
 
 def _study_id(org: Org, one: ImportedStudy) -> uuid.UUID:
-    targets = ";".join(sorted(target.model_dump_json() for target in one.spec.targets))
-    key = f"import {one.config.sha256} {one.config.benchmark} {targets}"
-    return uuid.uuid5(org.pk, key)
+    targets = sorted(target.model_dump_json() for target in one.spec.targets)
+    key = ("import", one.config.sha256, str(one.config.benchmark), *targets)
+    return uuid.uuid5(org.pk, " ".join(key))
 
 
 def _kept(org: Org, user: User, actor: str, one: ImportedStudy, now: datetime) -> Study:
@@ -104,8 +104,8 @@ def _kept(org: Org, user: User, actor: str, one: ImportedStudy, now: datetime) -
         state=StudyState.FINISHED,
         finished_at=now,
         notices=[
-            f"{one.config.source[:1].upper()}{one.config.source[1:]}. Nothing here was measured by "
-            "an agent, and nothing is verified."
+            f"Source: {one.config.source}. Nothing here was measured by an agent, and nothing is "
+            "verified."
         ],
     )
     _trial(study, one, now)

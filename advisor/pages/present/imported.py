@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import TrialEvidence
-from advisor.reported import AS_SENT, failed_words
+from advisor.reported import AS_SENT, LOOPS, failed_words
 from advisor.units import DASH
 from gpuagent.wire import Quantity
 from gpuagent.wire.imported import ImportedConfig
@@ -31,7 +31,7 @@ def facts(trial: TrialEvidence, result: ImportedResult) -> tuple[tuple[str, str]
     return (
         ("Source", config.source if isinstance(config, ImportedConfig) else DASH),
         ("Model", trial.spec.model.label),
-        ("Load", f"{asked}, {result.loop} loop"),
+        ("Load", f"{asked}, {LOOPS[result.loop]}"),
         ("Requests", f"{result.sent:,}, {failed_words(result.failed)}"),
         ("Single requests", f"{len(result.requests):,}" if result.requests else "none in the file"),
     )

@@ -85,8 +85,8 @@ def _range(status: TargetStatus) -> str:
     if status.basis == "exact":
         return "exact"
     if status.low is None or status.high is None:
-        told = "reported by the tool" if status.basis == "imported" else "measured once"
-        return f"no interval: {told}"
+        imported = status.basis == "imported"
+        return "no interval: reported by the tool" if imported else "no interval: measured once"
     low, _, low_unit = units.metric(status.target.metric, status.low).partition(units.NBSP)
     high, _, high_unit = units.metric(status.target.metric, status.high).partition(units.NBSP)
     if low_unit == high_unit:
