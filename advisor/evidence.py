@@ -6,6 +6,7 @@ stay inside the wire results, so that every number shown is computed once, by `g
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -123,7 +124,7 @@ class StudyEvidence:
     """Everything known about one study at one moment.
 
     shape is None where the config could not be read yet (a hub model before its first trial).
-    finished: no further trial will come.
+    finished: no further trial will come. prices: the organisation's own, USD per GPU and hour.
     """
 
     study_id: str
@@ -135,6 +136,7 @@ class StudyEvidence:
     trials: tuple[TrialEvidence, ...]
     finished: bool
     cancelled: bool
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def current(self) -> TrialEvidence | None:

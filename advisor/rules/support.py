@@ -161,6 +161,13 @@ def _longest(length: LengthSpec) -> int:
     return length.maximum or length.p95 or length.mean
 
 
+def rounded_context(fits: int, longest: int) -> int:
+    """The shortest power of two that holds the workload's longest request, where it fits; else
+    what fits."""
+    size = 1 << max(0, longest - 1).bit_length()
+    return size if longest <= size <= fits else fits
+
+
 def largest_cache(trial: TrialEvidence) -> tuple[int, int]:
     """(tokens, batch) of the largest cache that the trial asks for."""
     config, workload = trial.spec.config, trial.spec.workload

@@ -47,12 +47,14 @@ def check(*, org: Org, spec: StudySpec) -> Intake:
     agent = _agent(org, spec)
     config, field, notices = _config(spec, agent)
     shape = _shape(config, field, agent, spec) if config is not None else None
+    device = study_device(spec, agent)
+    _gpus(spec, device)
     return Intake(
         spec=spec,
         agent=agent,
         config=config,
         shape=shape,
-        device=study_device(spec, agent),
+        device=device,
         notices=notices,
     )
 
@@ -121,6 +123,17 @@ def _agent(org: Org, spec: StudySpec) -> Agent | None:
             f"Agent {agent.slug} cannot misuse servers. Update it or leave this out.",
         )
     return agent
+
+
+def _gpus(spec: StudySpec, device: DeviceFacts | None) -> None:
+    """Refuse more GPUs than there are: the server would say so after minutes."""
+    asked = spec.current.gpus
+    if device is not None and device.kind == "gpu" and asked > device.count:
+        raise _refuse(
+            "current.tensor_parallel",
+            f"These degrees take {asked} GPUs, and the agent has {device.count}. "
+            "Lower one of them.",
+        )
 
 
 def _config(

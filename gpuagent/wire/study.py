@@ -36,6 +36,8 @@ class StudySpec(WireModel):
     boundary: also find the highest rate that keeps the latency targets, for each configuration.
     robustness: also misuse the server on purpose, at the end. None: where the agent starts it; an
     endpoint is somebody else's and is tested only where that is asked for.
+    day_req_s: request rate of each equal slice of 24 hours, for the number of replicas through a
+    day; no trial is sent at these rates.
     """
 
     name: TypedName
@@ -50,6 +52,13 @@ class StudySpec(WireModel):
     endpoint: TypedName | None = None
     boundary: bool = False
     robustness: bool | None = None
+    day_req_s: (
+        Annotated[
+            tuple[Annotated[float, Field(ge=0, le=100_000)], ...],
+            Field(min_length=2, max_length=288),
+        ]
+        | None
+    ) = None
     budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
 
     @model_validator(mode="after")
@@ -118,6 +127,14 @@ class StudySpec(WireModel):
         kinds = {self.workload.input_tokens.kind, self.workload.output_tokens.kind}
         if kinds & {"measured", "unknown"} and self.engine != "imported":
             raise ValueError("a length is fixed or lognormal: others cannot be sent")
+        return self
+
+    @model_validator(mode="after")
+    def _day_fits(self) -> Self:
+        if self.day_req_s is not None and self.engine not in SERVERS:
+            raise ValueError(f"day_req_s is the load of a server, and {self.engine} is none")
+        if self.day_req_s is not None and max(self.day_req_s) <= 0:
+            raise ValueError("day_req_s needs at least one rate above 0")
         return self
 
     @model_validator(mode="after")

@@ -176,7 +176,7 @@ def effect_text(effect: Effect | None) -> tuple[str, str]:
     if effect is None:
         return "", ""
     sign = "+" if effect.change_frac > 0 else ""
-    name = units.METRIC_NAMES.get(effect.metric, effect.metric)
+    name = units.EFFECT_NAMES.get(effect.metric, effect.metric)
     note = f"{name}, {effect.basis}"
     if effect.low is not None and effect.high is not None:
         note += f", {units.percent(effect.low)} to {units.percent(effect.high)}"
