@@ -38,7 +38,6 @@ KNOB_NAMES: dict[str, str] = {
 }
 
 ENGINE_NAMES: dict[str, str] = {
-    "imported": "another load tool",
     "vllm": "vLLM",
     "sglang": "SGLang",
     "transformers": "transformers",
