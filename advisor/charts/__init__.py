@@ -126,8 +126,8 @@ def chart(chart_id: str, data: ChartInput) -> Chart:
 
 def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
     """The groups of a study page. In each, empty charts are left out unless all are empty."""
-    # What a simulator cannot measure is nobody's next step.
-    simulated = data.evidence.spec.engine == "simulated"
+    # What a simulator or a file cannot hold is nobody's next step.
+    simulated = data.evidence.spec.engine in ("simulated", "imported")
     groups = []
     for ids in STUDY_CHARTS:
         built = [chart(i, data) for i in ids if _wanted(i, data)]
