@@ -25,13 +25,14 @@ from gpuagent.wire.parallel import TensorParallelResult
 from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
+    ImportedResult,
     KvCacheResult,
     ProfileResult,
     ServeResult,
     VerifyResult,
 )
 
-Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated"]
+Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated", "imported"]
 Role = Literal["current", "variant", "diagnosis", "verification"]
 TrialState = Literal[
     "queued", "leased", "running", "succeeded", "failed", "cancelled", "lost", "quarantined"
@@ -51,6 +52,7 @@ Measurement = TypeVar(
     TensorParallelResult,
     ServeResult,
     RobustnessResult,
+    ImportedResult,
 )
 
 

@@ -72,7 +72,7 @@ class ServedModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["hub", "local", "config", "simulated"]
+    kind: Literal["hub", "local", "config", "simulated", "imported"]
     name: str
     revision: str | None = None
 

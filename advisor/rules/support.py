@@ -45,6 +45,8 @@ def missing_trial(evidence: StudyEvidence, experiment: str) -> str:
     """How to get a trial of `experiment`: never the goal or the option that the study has."""
     what = f"{'An' if experiment[0] in 'aeiou' else 'A'} {experiment} trial"
     spec = evidence.spec
+    if spec.engine == "imported":
+        return f"{what}, in a study that an agent measures"
     chosen = {"profile": spec.profile, "robustness": spec.tests_robustness}
     if not chosen.get(experiment, spec.goal == "diagnose"):
         return (
@@ -70,8 +72,10 @@ def current_baseline(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineRe
 
 
 def current_start(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineResult] | None:
-    """`current_baseline` of an engine that really started: a simulated one loads no model."""
-    return current_baseline(evidence) if evidence.spec.engine != "simulated" else None
+    """`current_baseline` of an engine that really started: a simulated one loads no model, and of
+    an imported one nothing is known."""
+    started = evidence.spec.engine not in ("simulated", "imported")
+    return current_baseline(evidence) if started else None
 
 
 def server_counters(evidence: StudyEvidence) -> tuple[TrialEvidence, ServerCounters] | None:

@@ -108,6 +108,8 @@ def device_of(machine: AgentHello | EnvironmentSnapshot) -> GpuSpec | None:
         except UnknownNameError:
             return None
     host = machine.host
+    if host is None:
+        return None
     cores = host.physical_cores or host.logical_cores
     return cpu_host(memory_bytes=host.memory_bytes, cores=cores)
 

@@ -22,6 +22,7 @@ from gpuagent.wire import (
     AgentHello,
     ConfigModel,
     HubModel,
+    ImportedModel,
     InventoryModel,
     LocalModel,
     SimulatedModel,
@@ -156,6 +157,8 @@ def _config(
             known = ", ".join(sorted(MACHINES))
             raise _refuse("model.name", f"The simulator does not know this. It knows: {known}.")
         return None, "model.name", (_SIMULATED,)
+    if isinstance(model, ImportedModel):
+        raise _refuse("engine", "Imported results are kept on the import page, from their file.")
     raise TypeError(f"unknown kind of model: {type(model)}")
 
 

@@ -12,7 +12,10 @@ from gpuagent.wire.base import WireModel
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Attention = Literal["auto", "eager", "sdpa"]
 KvDtype = Literal["auto", "fp8"]
-Engine = Literal["transformers", "simulated", "vllm", "sglang", "transformers_serve", "openai"]
+Engine = Literal[
+    "transformers", "simulated", "vllm", "sglang", "transformers_serve", "openai", "imported"
+]
+"""What runs the model; `imported`: another tool measured it, and nothing is run here."""
 
 MANAGED_SERVERS: tuple[Engine, ...] = ("vllm", "sglang", "transformers_serve")
 """Servers that the agent starts and stops itself."""

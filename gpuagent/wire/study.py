@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from gpuagent.wire.base import WireModel
-from gpuagent.wire.model import ConfigModel, ModelRef, SimulatedModel
+from gpuagent.wire.model import ConfigModel, ImportedModel, ModelRef, SimulatedModel
 from gpuagent.wire.settings import (
     MANAGED_SERVERS,
     SERVER_KNOBS,
@@ -66,6 +66,8 @@ class StudySpec(WireModel):
         """The simulator knows its own models and the scheduler's knobs; nothing else does."""
         if (self.engine == "simulated") != isinstance(self.model, SimulatedModel):
             raise ValueError("a model of kind simulated and the engine simulated go together")
+        if (self.engine == "imported") != isinstance(self.model, ImportedModel):
+            raise ValueError("a model of kind imported and the engine imported go together")
         if self.engine != "transformers" and (self.goal == "diagnose" or self.profile):
             raise ValueError(
                 f"the engine {self.engine} runs outside of the agent's process: there is nothing"
@@ -92,6 +94,7 @@ class StudySpec(WireModel):
                 *("max_batched_tokens", "memory_share_frac", "cuda_graphs"),
             ),
             "openai": (),
+            "imported": (),
         }
         plain = EngineSettings()
         wrong = [
@@ -118,6 +121,13 @@ class StudySpec(WireModel):
     def tests_robustness(self) -> bool:
         """Whether the study ends with a robustness test."""
         return self.engine in MANAGED_SERVERS if self.robustness is None else self.robustness
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Self:
+        kinds = {self.workload.input_tokens.kind, self.workload.output_tokens.kind}
+        if kinds & {"measured", "unknown"} and self.engine != "imported":
+            raise ValueError("a length is fixed or lognormal: others cannot be sent")
+        return self
 
     @model_validator(mode="after")
     def _day_fits(self) -> Self:

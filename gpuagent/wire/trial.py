@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints, model_validator
 from gpuagent.wire.agent import EnvironmentSnapshot
 from gpuagent.wire.base import WIRE_VERSION, WireModel
 from gpuagent.wire.failure import Failure
+from gpuagent.wire.imported import ImportedConfig, ImportedMetric, Loop
 from gpuagent.wire.inside import (
     AttentionConfig,
     AttentionResult,
@@ -130,7 +131,8 @@ ExperimentConfig = Annotated[
     | BatchingConfig
     | TensorParallelConfig
     | ServeConfig
-    | RobustnessConfig,
+    | RobustnessConfig
+    | ImportedConfig,
     Field(discriminator="experiment"),
 ]
 
@@ -226,6 +228,29 @@ class ServeResult(BaselineResult):
     streams: Annotated[int, Field(ge=1)] | None = None
     boundary: RateBoundary | None = None
     boundary_reason: Text | None = None
+
+
+class ImportedResult(BaselineResult):
+    """What another tool measured, as far as its file has it.
+
+    requests: empty where the file has only sums. sent: judged by the tool, `failed`
+    among them, None where it does not count them.
+    metrics: the tool's own sums, with its definitions. asked_rate_per_s: None for a closed loop or
+    "as fast as possible". hidden_tokens: chunks carried several tokens, so counting them says too
+    little. window_s: 0 where the file tells no duration.
+    """
+
+    experiment: Literal["imported"] = "imported"  # type: ignore[assignment]
+    loop: Loop
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    asked_rate_per_s: float | None = None
+    sent: Annotated[int, Field(ge=0)]
+    failed: Annotated[int, Field(ge=0)] | None
+    requests_per_s: Quantity
+    output_tok_s: Quantity
+    metrics: Annotated[tuple[ImportedMetric, ...], Field(max_length=8)]
+    hidden_tokens: bool = False
+    notes: Annotated[tuple[Text, ...], Field(max_length=20)] = ()
 
 
 class KvPoint(WireModel):
@@ -384,7 +409,8 @@ Measurements = Annotated[
     | BatchingResult
     | TensorParallelResult
     | ServeResult
-    | RobustnessResult,
+    | RobustnessResult
+    | ImportedResult,
     Field(discriminator="experiment"),
 ]
 

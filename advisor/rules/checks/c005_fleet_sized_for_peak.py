@@ -59,6 +59,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         value=saving,
         unit="share of the replica hours",
         n=len(day),
+        trial_id=found.trial.trial_id,
+        chart="day-load",
     )
     items = (capacity, start, item)
     if plan.peak == least:

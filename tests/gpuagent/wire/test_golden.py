@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from advisor.imports import read_import
+from advisor.imports.convert import convert
 from gpuagent.wire import (
     WIRE_VERSION,
     AgentHello,
@@ -69,6 +71,7 @@ from gpuagent.wire.trial import (
     VerifyConfig,
 )
 from tests import builders, inside_builders
+from tests.advisor.imports import samples
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -135,7 +138,19 @@ def outcome(result: object) -> TrialOutcome:
     )
 
 
+IMPORTED = convert(
+    read_import(json.dumps(samples.vllm(2)).encode())[0],
+    sha256="0" * 64,
+    benchmark=0,
+    targets=(SlaTarget(metric="ttft_s", statistic="p95", limit=0.5),),
+    hardware="H100 SXM",
+    imported_at_s=1.5,
+)
+
 MESSAGES: dict[str, WireModel] = {
+    "study_spec_imported": IMPORTED.spec,
+    "trial_config_imported": IMPORTED.config,
+    "trial_result_imported": IMPORTED.result,
     "study_spec": StudySpec(
         name="Qwen3-8B chat",
         model=HubModel(id="Qwen/Qwen3-8B"),
