@@ -25,7 +25,7 @@ WORDS = (
 
 # Who meets how many targets under which load, by how much: the headline of a study.
 _WHO = ("Trial {0} meets {1}", "The current settings meet {1}")
-_LOAD = ("", " at {2}", " one request at a time")
+_LOAD = ("", " at {2}", " one request at a time", " with {2} requests in flight")
 _MARGIN = ("", ": {3} of {4}", ": {3} instead of {4}")
 
 COMPOSED = (

@@ -24,7 +24,13 @@ from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.reports.robustness import RobustnessPart, study_robustness
 from advisor.rules.rule import Finding
 from advisor.scenarios import SCENARIOS
-from advisor.targets import TargetStatus, TargetVerdict, target_name, target_statuses
+from advisor.targets import (
+    TargetStatus,
+    TargetVerdict,
+    in_flight,
+    target_name,
+    target_statuses,
+)
 from advisor.verdict import StudyVerdict, VerdictStatus, Verification
 from gpuagent.wire import EngineSettings, StudySpec
 
@@ -201,7 +207,12 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
     """Model, hardware, engine and workload in words, as they stand under a verdict."""
     workload = evidence.spec.workload
     rate = workload.request_rate_per_s
-    arrivals = f"{units.number(rate)} req/s" if rate else "one request after the other"
+    streams = max((in_flight(trial) for trial in evidence.trials), default=1)
+    arrivals = "one request after the other"
+    if rate:
+        arrivals = f"{units.number(rate)} req/s"
+    elif streams > 1:
+        arrivals = f"{streams} requests in flight"
     lengths = f"input {workload.input_tokens.mean:,}, output {workload.output_tokens.mean:,} tokens"
     if workload.shared_prefix_frac:
         lengths += f", {units.percent(workload.shared_prefix_frac)} of each prompt shared"

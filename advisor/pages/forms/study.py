@@ -101,7 +101,7 @@ class StudyForm(forms.Form):
         label="Preset", choices=[(name, name) for name in PRESETS], required=False
     )
     request_rate = _number(
-        "Request rate", help_text="Empty: one request after the other.", mode="decimal"
+        "Request rate", help_text="Empty: an answer sends the next request.", mode="decimal"
     )
     requests = _number("Requests per trial")
     input_mean = _number("Input, mean")
@@ -258,7 +258,7 @@ class StudyForm(forms.Form):
             "agent": data["agent"] or None,
             "engine": self._engine(),
             "endpoint": (data["endpoint"] or None) if self._engine() == "openai" else None,
-            "boundary": data["boundary"] == "true" and self._engine() in SERVERS,
+            "boundary": data["boundary"] == "true" and self._engine() in (*SERVERS, "simulated"),
             "robustness": _SWITCH.get(data["robustness"]) if self._engine() in SERVERS else None,
             "current": self._current(),
             "goal": data["goal"] or "optimise",
