@@ -18,7 +18,7 @@ from gpuagent.errors import AgentError
 from gpuagent.experiments.base import Clock, Emit
 from gpuagent.experiments.pairing import seed_of, sides_of
 from gpuagent.experiments.rate_search import PlannedPoint, SentPoint, search_rate
-from gpuagent.experiments.requests import PromptSource, plan_requests
+from gpuagent.experiments.requests import plan_requests
 from gpuagent.simulator import (
     KV_BLOCK_TOKENS,
     MACHINES,
@@ -135,6 +135,13 @@ def _measure(spec: TrialSpec, machine: Machine, emit: Emit, tick: Tick) -> Measu
     )
 
 
+class _NoPrompts:
+    """Lengths are all that the simulator reads."""
+
+    def take(self, tokens: int, rng: random.Random) -> tuple[int, ...]:
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Sent:
     """What came of a workload's requests."""
@@ -159,10 +166,10 @@ def _send(
         workload,
         count=workload.requests,
         seed=seed,
-        source=PromptSource(stream=(0,), vocab_size=1),
+        source=_NoPrompts(),
         max_context=machine.max_context,
     )
-    arrivals = [Arrival(p.intended_s or 0.0, len(p.prompt), p.output_tokens) for p in planned]
+    arrivals = [Arrival(p.intended_s or 0.0, p.input_tokens, p.output_tokens) for p in planned]
     noise = random.Random(seed).randrange(2**31)  # noqa: S311  noise of a simulation
     served = simulate(
         machine,

@@ -135,7 +135,7 @@ class _Run:
         knobs: ServingKnobs,
         arrivals: Sequence[Arrival],
         seed: int | None,
-        streams: int | None,
+        streams: int | None = None,
     ) -> None:
         self.machine, self.knobs = machine, knobs
         self.total = self.free = machine.kv_blocks(knobs)
@@ -163,7 +163,7 @@ class _Run:
         self.stamps: list[float] = []
         self.counters = Counters(kv_blocks=self.total)
 
-    def finish(self, tick: Callable[[], None]) -> Served:
+    def finish(self, tick: Callable[[], None] = lambda: None) -> Served:
         while self.coming or self.waiting or self.running:
             if self.step % _STEPS_PER_TICK == 0:
                 tick()

@@ -123,7 +123,7 @@ def test_from_bad_settings_a_study_ends_with_a_verified_better_configuration(
     assert verdict.verification == "verified", verdict.verification_sentence
     # A queue that only grows is one long event, too few independent ones to prove a miss.
     assert verdict.current_targets[0].verdict == "not_proven"
-    assert "280 of 300 requests over" in verdict.current_targets[0].reason
+    assert "291 of 300 requests over" in verdict.current_targets[0].reason
     assert {"max_running"} <= set(verdict.changes)
     assert len(finished.trials) <= 17
 
@@ -193,7 +193,7 @@ def test_a_token_budget_alone_lowers_the_default_batch_as_the_engine_does() -> N
 def test_other_machines_and_experiments_are_refused() -> None:
     with pytest.raises(AgentError, match="knows"):
         measure(trial_spec(make_spec(), model=SimulatedModel(name="abacus")))
-    with pytest.raises(AgentError, match="baseline and verify"):
+    with pytest.raises(AgentError, match="baseline, serve and verify"):
         measure(trial_spec(make_spec(), config=KvCacheConfig()))
 
 
