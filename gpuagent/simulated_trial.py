@@ -65,6 +65,8 @@ from gpuagent.wire.trial import (
 NOT_REAL = "Simulated: no number of this trial was measured on a device"
 _REASON = "the engine is simulated"
 _SAMPLE_S = 1.0
+# Simulated time is free, requests are not: about 0.1 ms each to simulate and to judge.
+_MOST_POINT_REQUESTS = 3000
 CACHE_TOO_SMALL = "cache_too_small"
 """`detail` of an out-of-memory failure whose cause is too little room for the cache."""
 
@@ -283,6 +285,7 @@ def _boundary(
         records,
         send,
         out_of_time=lambda: False,
+        most_requests=_MOST_POINT_REQUESTS,
         on_point=lambda done, text: emit(
             "measure", text, done_frac=0.1 + 0.9 * done / config.boundary_points
         ),

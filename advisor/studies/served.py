@@ -20,7 +20,7 @@ from gpuagent.wire.trial import BaselineResult, ServeResult, VerifyConfig
 
 # A simulated trial takes this long on the agent, whatever time it simulates; its highest rate more.
 SIMULATED_TRIAL_S = 3.0
-SIMULATED_BOUNDARY_S = 2.0
+SIMULATED_BOUNDARY_S = 3.0
 SIMULATED_RUN_REQUESTS = 200
 # The paired test needs six to prove anything.
 PAIRS = 6
@@ -34,7 +34,7 @@ BOUNDARY_POINTS = 6
 POINT_S = {"cpu": 15.0, "gpu": 30.0}
 # Simulated time is nearly free: enough for six independent blocks, which a proof needs.
 SIMULATED_POINT_S = 65.0
-SIMULATED_BOUNDARY_POINTS = 8
+SIMULATED_BOUNDARY_POINTS = 10
 # Tokens a second before anything was measured, for the first estimate of time alone.
 GUESSED_TOK_S = {"cpu": 60.0, "gpu": 1500.0}
 PERPLEXITY_TOKENS = 2048

@@ -46,8 +46,12 @@ def search_rate(
     *,
     out_of_time: Callable[[], bool],
     on_point: Callable[[int, str], None],
+    most_requests: int | None = None,
 ) -> tuple[RateBoundary | None, str | None]:
-    """(boundary, None), or (None, why there is none). records: of the workload's own requests."""
+    """(boundary, None), or (None, why there is none).
+
+    records: of the workload's own requests. most_requests: what shortens the points at high rates.
+    """
     targets = tuple(t for t in config.targets if t.percentile is not None)
     if not targets:
         return None, "none of the targets is a latency at a percentile"
@@ -59,6 +63,8 @@ def search_rate(
     def measure(rate_per_s: float, index: int) -> Point:
         seed = (spec.seed + _SEED_STEP * (index + 1)) % 2**31
         count = max(4, round(rate_per_s * config.point_s))
+        if most_requests is not None:
+            count = min(count, most_requests)
         sent = send(PlannedPoint(rate_per_s, count, seed, targets))
         point = make_point(
             rate_per_s,

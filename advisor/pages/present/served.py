@@ -163,6 +163,7 @@ def _boundary_lines(found: RateBoundary, *, simulated: bool) -> tuple[Line, ...]
     def rate(value: float | None) -> str:
         return units.DASH if value is None else rate_text(value)
 
+    each = units.seconds(found.point_s, 2)
     proof = f"every target proven with {units.percent(found.confidence)} confidence"
     if found.proven_per_s is None:
         proof = "no rate had enough requests for a proof of every target"
@@ -177,9 +178,7 @@ def _boundary_lines(found: RateBoundary, *, simulated: bool) -> tuple[Line, ...]
         ),
         ("Misses a target at", rate(found.high), "lowest rate sent, on the fitted curve"),
         ("Proven at", rate(found.proven_per_s), proof),
-        (
-            "Simulated rates" if simulated else "Measured rates",
-            f"{len(found.points)}",
-            f"{units.seconds(found.point_s, 2)} each",
-        ),
+        ("Simulated rates", f"{len(found.points)}", f"up to {each} of simulated time each")
+        if simulated
+        else ("Measured rates", f"{len(found.points)}", f"{each} each"),
     )
