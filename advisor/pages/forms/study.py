@@ -140,7 +140,7 @@ class StudyForm(forms.Form):
         label="Endpoint", required=False, widget=forms.Select({"class": "input"})
     )
     boundary = _select(
-        "Highest rate", [("false", "Not searched"), ("true", "Search it for each configuration")]
+        "Highest rate", [("false", "Not searched"), ("true", "Search in each trial")]
     )
     robustness = _select(
         "Robustness test",
