@@ -20,6 +20,7 @@ WORDS = (
     *("batching", "calibrate", "quantisation", "robustness", "serve", "profile"),
     *("attention", "cost and energy", "kernels", "measurement", "memory", "parallelism"),
     *("precision", "scheduling", "stability", "targets"),
+    "compiled",
     *("on-demand", "spot", "reserved", "marketplace", "community"),
 )
 
@@ -31,6 +32,7 @@ _MARGIN = ("", ": {3} of {4}", ": {3} instead of {4}")
 COMPOSED = (
     *(f"{who}{load}{margin}" for who in _WHO for load in _LOAD for margin in _MARGIN),
     "{0} and {1} more",
+    "Trial {0} at {1}: {2}",
     "{0} keeps all targets up to {1} instead of {2} with {3}",
     "{0} keeps all targets up to {1} instead of {2} with {3}; the brackets overlap",
     "{0} falls from {1} to {2} in trial {3}",
