@@ -13,6 +13,8 @@ from gpuagent.stats.summary import cluster_sums
 from gpuagent.wire import EnvironmentSnapshot, Workload
 
 MAX_BLOCKS = 20
+UNKNOWN_HARDWARE = "hardware not in the file"
+"""Device of an imported result whose hardware nobody named."""
 # Fewer blocks carry no interval worth the name.
 MIN_BLOCKS = 5
 
@@ -20,6 +22,9 @@ MIN_BLOCKS = 5
 def hardware_of(environment: EnvironmentSnapshot) -> tuple[str, ...]:
     """What must be alike for two numbers to be comparable, in words."""
     host = environment.host
+    if host is None:
+        # Another tool measured; who kept its file named the hardware, or nobody did.
+        return (environment.device,)
     found = [f"{host.cpu} × {host.logical_cores}"]
     if environment.device != "cpu":
         found += [

@@ -16,15 +16,22 @@ from typing import Literal
 import numpy as np
 
 from advisor import units
-from advisor.comparable import MIN_BLOCKS, hardware_of, request_blocks, workload_differences
+from advisor.comparable import (
+    MIN_BLOCKS,
+    UNKNOWN_HARDWARE,
+    hardware_of,
+    request_blocks,
+    workload_differences,
+)
 from advisor.evidence import StudyEvidence, TrialEvidence
-from advisor.targets import SINGLE_READING_NOISE_FRAC, trial_metrics
+from advisor.reported import AS_SENT, NOT_IN_FILE
+from advisor.targets import SINGLE_READING_NOISE_FRAC, measured_at_rate, trial_metrics
 from advisor.thresholds import UNVERIFIED_NOISE
 from advisor.verification import COMPARED, compare_runs, run_values, signed_percent
 from gpuagent.request_metrics import RequestMetrics, throughput
 from gpuagent.stats import Comparison, compare, noise_floor
 from gpuagent.stats.compare import SIGNIFICANCE
-from gpuagent.wire import EngineSettings, Quantity
+from gpuagent.wire import EngineSettings, LengthSpec, Quantity
 from gpuagent.wire.trial import BaselineResult, VerifyConfig, VerifyResult
 
 LEAST, MOST = 2, 4
@@ -114,6 +121,9 @@ def compare_trials(sides: tuple[Side, ...]) -> TrialComparison:
     if not LEAST <= len(ids) <= MOST or len(set(ids)) != len(ids):
         raise ValueError(f"{LEAST} to {MOST} different trials can be compared")
     settings, settings_alike = _differing([dict(side.settings.model_dump()) for side in sides])
+    if any(side.trial.spec.engine == "imported" for side in sides):
+        # What stands in an imported trial are defaults: its file tells no settings.
+        settings, settings_alike = (), 0
     environment, environment_alike = _differing([_environment(side) for side in sides])
     return TrialComparison(
         sides=sides,
@@ -140,9 +150,9 @@ def _environment(side: Side) -> dict[str, object]:
         "Model": spec.model.label,
         "Engine": spec.engine,
         "Experiment": spec.experiment,
-        "Input tokens": f"{workload.input_tokens.kind}, mean {workload.input_tokens.mean:,}",
-        "Output tokens": f"{workload.output_tokens.kind}, mean {workload.output_tokens.mean:,}",
-        "Request rate": "one at a time"
+        "Input tokens": _length(workload.input_tokens),
+        "Output tokens": _length(workload.output_tokens),
+        "Request rate": (AS_SENT if spec.engine == "imported" else "one at a time")
         if workload.request_rate_per_s is None
         else f"{units.number(workload.request_rate_per_s)} req/s",
     }
@@ -151,12 +161,17 @@ def _environment(side: Side) -> dict[str, object]:
     found = side.trial.result.environment
     facts |= {
         "Hardware": ", ".join(hardware_of(found)),
-        "Host": found.host.hostname,
-        "System": found.host.os,
+        "Host": found.host.hostname if found.host is not None else units.DASH,
+        "System": found.host.os if found.host is not None else units.DASH,
         "Driver": found.driver_version or units.DASH,
         "Threads": str(found.threads) if found.threads is not None else units.DASH,
     }
     return facts | dict(found.versions)
+
+
+def _length(length: LengthSpec) -> str:
+    told = length.kind != "unknown"
+    return f"{length.kind}, mean {length.text}" if told else NOT_IN_FILE
 
 
 # --- one pair -----------------------------------------------------------------------------------
@@ -199,11 +214,16 @@ def _caveat(before: Side, after: Side) -> str:
     then, now = hardware_of(first.result.environment), hardware_of(second.result.environment)
     if then != now:
         return f"the hardware differs ({', '.join(then)} and {', '.join(now)})"
-    if first.spec.engine != second.spec.engine and "simulated" in (
-        first.spec.engine,
-        second.spec.engine,
-    ):
-        return "one of the two is simulated"
+    engines = {first.spec.engine, second.spec.engine}
+    if len(engines) == 2 and engines & {"simulated", "imported"}:
+        simulated = "simulated" in engines
+        return "one of the two is simulated" if simulated else "one of the two is imported"
+    if UNKNOWN_HARDWARE in then:
+        return "the imported files do not tell the hardware: name it when keeping them"
+    for trial in (first, second):
+        metrics = trial_metrics(trial)
+        if metrics is None or metrics.sent == 0:
+            return f"trial {trial.ordinal} holds no single requests, only sums"
     different = workload_differences(first.spec.workload, second.spec.workload)
     if different:
         return f"the workload differs in {', '.join(different)}"
@@ -251,7 +271,10 @@ def _of_blocks(before: Side, after: Side) -> list[Delta]:
     old, new = trial_metrics(before.trial), trial_metrics(after.trial)
     if old is None or new is None:
         return []
-    names = [n for n in COMPARED if n != "output_tok_s" or not (old.overlapping or new.overlapping)]
+    # At a rate of its own, throughput is that rate, however fast the answers are.
+    at_rate = any(measured_at_rate(side.trial) for side in (before, after))
+    skipped = at_rate or old.overlapping or new.overlapping
+    names = [name for name in COMPARED if name != "output_tok_s" or not skipped]
     return [_blocks_delta(name, old, new, len(names)) for name in names]
 
 

@@ -6,6 +6,7 @@ stay inside the wire results, so that every number shown is computed once, by `g
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -20,16 +21,18 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
+from gpuagent.wire.parallel import TensorParallelResult
 from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
+    ImportedResult,
     KvCacheResult,
     ProfileResult,
     ServeResult,
     VerifyResult,
 )
 
-Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated"]
+Basis = Literal["measured", "calibrated", "predicted", "exact", "simulated", "imported"]
 Role = Literal["current", "variant", "diagnosis", "verification"]
 TrialState = Literal[
     "queued", "leased", "running", "succeeded", "failed", "cancelled", "lost", "quarantined"
@@ -46,8 +49,10 @@ Measurement = TypeVar(
     AttentionResult,
     QuantisationResult,
     BatchingResult,
+    TensorParallelResult,
     ServeResult,
     RobustnessResult,
+    ImportedResult,
 )
 
 
@@ -119,7 +124,7 @@ class StudyEvidence:
     """Everything known about one study at one moment.
 
     shape is None where the config could not be read yet (a hub model before its first trial).
-    finished: no further trial will come.
+    finished: no further trial will come. prices: the organisation's own, USD per GPU and hour.
     """
 
     study_id: str
@@ -131,6 +136,7 @@ class StudyEvidence:
     trials: tuple[TrialEvidence, ...]
     finished: bool
     cancelled: bool
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def current(self) -> TrialEvidence | None:

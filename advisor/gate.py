@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from advisor import units
 from advisor.comparable import (
     MIN_BLOCKS,
+    UNKNOWN_HARDWARE,
     hardware_of,
     request_blocks,
     workload_differences,
@@ -205,7 +206,9 @@ def _baseline_trial(evidence: StudyEvidence, baseline: StudyEvidence) -> TrialEv
     if current is not None and current.result is not None and before.result is not None:
         then = hardware_of(before.result.environment)
         now = hardware_of(current.result.environment)
-        if then != now:
+        if UNKNOWN_HARDWARE in then:
+            different.append("hardware (not in the imported file: name it when keeping it)")
+        elif then != now:
             different.append(f"hardware ({', '.join(then)} and {', '.join(now)})")
         result = current.measured(BaselineResult)
         if result is not None and result.arrivals != baseline_of(before).arrivals:
@@ -232,8 +235,9 @@ def _changed(before: TrialEvidence, current: TrialEvidence) -> tuple[str, ...]:
         old, new = versions.get(name, "–"), new_versions.get(name, "–")
         if old != new:
             found.append(f"{name}: {old} → {new}")
-    if then.host.hostname != now.host.hostname:
-        found.append(f"host: {then.host.hostname} → {now.host.hostname}")
+    old_host, new_host = (one.host.hostname if one.host else "–" for one in (then, now))
+    if old_host != new_host:
+        found.append(f"host: {old_host} → {new_host}")
     return tuple(found)
 
 

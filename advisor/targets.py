@@ -17,6 +17,7 @@ from typing import Literal
 
 from advisor import units
 from advisor.evidence import Basis, TrialEvidence
+from advisor.reported import ONLY_SUMS, reported_reason, reported_value
 from gpuagent.request_metrics import (
     Floats,
     Labels,
@@ -29,7 +30,7 @@ from gpuagent.request_metrics import (
 from gpuagent.stats import clustered_mean, prove_quantile, quantile, summarise
 from gpuagent.wire import Quantity, SlaTarget, StudySpec, Workload
 from gpuagent.wire.serving import ServeConfig
-from gpuagent.wire.trial import BaselineResult, VerifyConfig, VerifyResult
+from gpuagent.wire.trial import BaselineResult, ImportedResult, VerifyConfig, VerifyResult
 
 CONFIDENCE = 0.95
 # One reading has no interval of its own; runs of one configuration differ by this much anyway.
@@ -94,8 +95,9 @@ def target_statuses(
 ) -> tuple[TargetStatus, ...]:
     """Status of every target of the study for `trial`, in the order of the study."""
     found = tuple(target_status(trial, target, spec.workload, side=side) for target in spec.targets)
-    if spec.engine == "simulated":
-        return tuple(replace(status, basis="simulated") for status in found)
+    if spec.engine in ("simulated", "imported"):
+        basis: Basis = "simulated" if spec.engine == "simulated" else "imported"
+        return tuple(replace(status, basis=basis) for status in found)
     return found
 
 
@@ -201,9 +203,44 @@ def _judged(
         if target.metric == "memory_bytes":
             return _exact(trial, target, baseline.peak_memory_bytes)
         return _single_reading(trial, target, baseline.joules_per_token)
+    imported = trial.measured(ImportedResult)
+    if imported is not None:
+        told = not imported.requests or (imported.hidden_tokens and target.metric == "output_tok_s")
+        if told:
+            return _reported(trial, target, imported)
     if metrics is None or metrics.sent == 0:
         return _unmeasured(target, f"trial {trial.ordinal} sent no requests")
     return _of_requests(target, metrics, trial.trial_id)
+
+
+def _reported(trial: TrialEvidence, target: SlaTarget, result: ImportedResult) -> TargetStatus:
+    """What the file's sums say: a side of the limit and no proof."""
+    answered = result.sent - (result.failed or 0)
+    value, n, reason = reported_value(
+        target, result.metrics, result.output_tok_s, answered=answered
+    )
+    if value is None:
+        return _unmeasured(target, f"{reason} ({ONLY_SUMS})" if not result.requests else reason)
+    told = reported_reason(
+        target,
+        value,
+        sent=result.sent,
+        failed=result.failed,
+        single_requests=bool(result.requests),
+    )
+    return TargetStatus(
+        target=target,
+        verdict="not_proven",
+        value=value,
+        low=None,
+        high=None,
+        n=n or 0,
+        needed_n=None,
+        headroom_frac=None,
+        reason=told,
+        basis="imported",
+        trial_id=trial.trial_id,
+    )
 
 
 def requests_status(target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:

@@ -403,7 +403,9 @@ SPEC_ACCEPTANCE_MIN = Threshold(
     meaning="below it speculation repeats more work than it saves once requests share steps",
     source="own choice after Leviathan et al. 2023 (arXiv 2211.17192), corollary 3.9: speculation "
     "helps where a draft is accepted more often than it costs; the drafts of the paper cost 0.02 "
-    "to 0.11 of a step, and their check is not free once steps are full",
+    "to 0.11 of a step, and their check is not free once steps are full. Engines set no limit of "
+    "their own: acceptance_rate_threshold of TensorRT-LLM, which switches speculation off below "
+    "it, has no default (reference of 1.3.0rc29)",
     date="2026-12-03",
 )
 SPEC_ACCEPTANCE_GOOD = Threshold(
@@ -420,7 +422,9 @@ FRONT_END_MAX_SHARE = Threshold(
     value=0.3,
     unit="share of the requests in flight",
     meaning="above it requests spend much of their life outside of the engine's scheduler",
-    source="own choice: gauges lag by a step, and a network adds its way; a third is neither",
+    source="own choice, no published limit was found: gauges lag by a step and a network adds its "
+    "way, and a third is neither; in vLLM issue 580 a front end of its time halved the use of the "
+    "GPU, which this share would have shown",
     date="2026-12-03",
 )
 FRONT_END_MIN_SAMPLES = Threshold(
@@ -428,7 +432,91 @@ FRONT_END_MIN_SAMPLES = Threshold(
     value=10,
     unit="samples",
     meaning="fewer samples of the gauges say nothing about a mean",
-    source="own choice: ten seconds of load",
+    source="own choice: ten seconds of load, one sample a second; the mean of fewer moves by a "
+    "third of itself with one burst",
+    date="2026-12-03",
+)
+CONTEXT_SPARE = Threshold(
+    id="context-spare",
+    value=2.0,
+    unit="× the longest request",
+    meaning="a context limit beyond it is not what the workload needs",
+    source="own choice: lengths are rounded up to the next power of two, which is less than twice; "
+    "no published limit was found",
+    date="2026-12-03",
+)
+PLACEMENT_MIN_GAIN = Threshold(
+    id="placement-min-gain",
+    value=1.1,
+    unit="× tokens per second",
+    meaning="another placement of the model is worth a trial from this predicted gain on",
+    source="own count over the public tables that the predictor is fitted on "
+    "(ai-dynamo/aiconfigurator): of 674 pairs of one model, GPU, engine and load that differ in "
+    "the size of the group alone, copies gave more in 47 %; where 1.1 × or more was predicted, in "
+    "173 of 174; where 1 to 1.1 × was, in 127 of 159",
+    date="2026-12-03",
+)
+EXPERT_BLOCK = Threshold(
+    id="expert-block",
+    value=128,
+    unit="columns",
+    meaning="a slice of an expert in block-wise FP8 must be a multiple of it",
+    source="weight_block_size [128, 128] of published FP8 checkpoints; vLLM issues 17569, 25292 "
+    "and 54178, QwenLM/Qwen3 issue 1485 and SGLang issue 10852: the load ends in an error",
+    date="2026-12-03",
+)
+EXPERT_SLICES_GAIN = Threshold(
+    id="expert-slices-gain",
+    value=0.11,
+    unit="share of the throughput",
+    meaning="what slices of experts served more than whole ones, the median of public pairs",
+    source="own count over public tables (ai-dynamo/aiconfigurator): 34 pairs of one model, GPU, "
+    "engine and load on one host without attention data parallelism, five models; whole experts "
+    "served less in 32, the same or more in 2, 4 % more at most",
+    date="2026-12-03",
+)
+EXPERT_SLICES_GAIN_HIGH = Threshold(
+    id="expert-slices-gain-high",
+    value=0.45,
+    unit="share of the throughput",
+    meaning="the same at the upper end: one pair in ten shows more",
+    source=EXPERT_SLICES_GAIN.source,
+    date="2026-12-03",
+)
+AUTOSCALE_MIN_SAVING = Threshold(
+    id="autoscale-min-saving",
+    value=0.2,
+    unit="share of the replica hours",
+    meaning="following the day is worth its machinery from this saving on",
+    source="own choice: as much as the headroom of each replica, which a wrong guess of the day "
+    "takes; no published limit was found",
+    date="2026-12-03",
+)
+REPLICA_HEADROOM = Threshold(
+    id="replica-headroom",
+    value=0.2,
+    unit="share of a replica's highest rate",
+    meaning="what is left free for the spread of arrivals",
+    source="queueing theory, M/M/1: four services of waiting at 0.8 of the capacity, and the same "
+    "default as the estimate of a day",
+    date="2026-12-03",
+)
+SPOT_MIN_SAVING = Threshold(
+    id="spot-min-saving",
+    value=0.2,
+    unit="share of the on-demand cost",
+    meaning="spot capacity with its spare replica is worth the interruptions from this saving on",
+    source="own choice, about half of what was seen: SkyServe (arXiv 2411.01438) saves 43 % on "
+    "average with more spot replicas than the load needs",
+    date="2026-12-03",
+)
+SPOT_BREAK_EVEN_MIN = Threshold(
+    id="spot-break-even-min",
+    value=1.0,
+    unit="interruptions of a replica per hour",
+    meaning="a start so long that fewer interruptions eat the saving is too long for spot",
+    source="own choice, since providers publish no rate per hour: 20 times the one in 20 hours "
+    "that the estimate of a day assumes",
     date="2026-12-03",
 )
 HEALTH_BAD_MAX = Threshold(
@@ -499,6 +587,15 @@ THRESHOLDS: tuple[Threshold, ...] = (
     SPEC_ACCEPTANCE_GOOD,
     FRONT_END_MAX_SHARE,
     FRONT_END_MIN_SAMPLES,
+    CONTEXT_SPARE,
+    PLACEMENT_MIN_GAIN,
+    EXPERT_BLOCK,
+    EXPERT_SLICES_GAIN,
+    EXPERT_SLICES_GAIN_HIGH,
+    AUTOSCALE_MIN_SAVING,
+    REPLICA_HEADROOM,
+    SPOT_MIN_SAVING,
+    SPOT_BREAK_EVEN_MIN,
     HEALTH_BAD_MAX,
     OVERLOAD_MAX_WAIT,
 )

@@ -110,6 +110,13 @@ METRIC_NAMES: dict[str, str] = {
     "joules_per_token": "Energy",
 }
 
+EFFECT_NAMES: dict[str, str] = {
+    **METRIC_NAMES,
+    "replica_hours": "Replica hours",
+    "usd_per_hour": "Cost",
+}
+"""What a change may act on: the metrics, and what a fleet costs."""
+
 METRIC_DEFINITIONS: dict[str, str] = {
     "ttft_s": "first output token − intended send time, client queueing included",
     "itl_s": "every gap between two output tokens",

@@ -166,7 +166,8 @@ def _met(view: _View) -> str:
 
 def _meets(view: _View) -> str:
     if view.best is None or view.best.trial.role == "current":
-        return "The current settings meet"
+        imported = view.evidence.spec.engine == "imported"
+        return "The imported result meets" if imported else "The current settings meet"
     return f"Trial {view.best.trial.ordinal} meets"
 
 
@@ -184,6 +185,8 @@ def _load(view: _View) -> str:
     rate = view.evidence.spec.workload.request_rate_per_s
     if rate is not None and measured_at_rate(view.best.trial):
         return f" at {rate:g}{units.NBSP}req/s"
+    if view.evidence.spec.engine == "imported":
+        return ""
     streams = in_flight(view.best.trial)
     return f" with {streams} requests in flight" if streams > 1 else " one request at a time"
 
@@ -200,6 +203,8 @@ def _missed(view: _View) -> str:
         )
     if len(view.candidates) > 1:
         return f"No configuration meets {target_label(worst.target)}{more}: the best {number}"
+    if view.evidence.spec.engine == "imported":
+        return f"The imported result misses {target_label(worst.target)}{more}: {number}"
     return f"The current settings miss {target_label(worst.target)}{more}: {number}"
 
 
@@ -233,6 +238,8 @@ def _without_targets(view: _View) -> str:
     best, current = view.best, view.evidence.current
     if best is None:
         return "No verdict: nothing was measured"
+    if view.evidence.spec.engine == "imported":
+        return "Imported without a target: nothing to judge it by"
     if view.recommended is not None and current is not None:
         speed_up = _speed_up(current, best.trial)
         if speed_up is not None:
@@ -317,6 +324,8 @@ def _lede(view: _View, status: VerdictStatus, verification_sentence: str) -> str
         return _lede_without_verdict(view)
     if view.recommended is not None:
         return f"{_change_words(view)}. {verification_sentence}."
+    if evidence.spec.engine == "imported":
+        return "Read from the file of another tool: not measured by an agent, and not verified."
     failing = [f for f in view.findings if f.verdict is Verdict.FAIL and f.change is not None]
     tried = len(view.candidates) - 1
     others = (

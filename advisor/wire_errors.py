@@ -15,7 +15,7 @@ SPEC = "__all__"
 
 _TAGS = frozenset(
     {"hub", "local", "config", "simulated", "baseline", "kv_cache", "profile", "verify", "serve"}
-    | {"robustness"}
+    | {"robustness", "imported"}
 )
 _TAGGED = frozenset({"model", "measurements"})
 

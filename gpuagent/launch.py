@@ -43,7 +43,32 @@ class Switch:
         return " / ".join(" ".join(words) for words in (self.on, self.off) if words)
 
 
-FLAGS: dict[str, dict[str, Flag | Switch]] = {
+@dataclass(frozen=True, slots=True)
+class GroupFlag:
+    """A switch that the engine wants as a number: that of the devices that share a layer."""
+
+    flag: str
+
+    def words(self, value: object) -> tuple[str, ...]:
+        """value: the number, as `option_words` puts it in; False leaves the engine's default."""
+        return (self.flag, str(int(value))) if isinstance(value, int) and value else ()
+
+    @property
+    def text(self) -> str:
+        return self.flag
+
+
+Option = Flag | Switch | GroupFlag
+
+
+def option_words(option: Option, value: object, settings: EngineSettings) -> tuple[str, ...]:
+    """The words of one knob; `settings`: all of them, since one may follow from another."""
+    if isinstance(option, GroupFlag) and value:
+        return option.words(settings.tensor_parallel or 1)
+    return option.words(value)
+
+
+FLAGS: dict[str, dict[str, Option]] = {
     "vllm": {
         "dtype": Flag("--dtype"),
         "max_running": Flag("--max-num-seqs"),
@@ -55,6 +80,9 @@ FLAGS: dict[str, dict[str, Flag | Switch]] = {
         "prefix_cache": Switch(("--enable-prefix-caching",), ("--no-enable-prefix-caching",)),
         "max_context": Flag("--max-model-len"),
         "tensor_parallel": Flag("--tensor-parallel-size"),
+        "pipeline_parallel": Flag("--pipeline-parallel-size"),
+        "data_parallel": Flag("--data-parallel-size"),
+        "expert_parallel": Switch(("--enable-expert-parallel",), ("--no-enable-expert-parallel",)),
     },
     "sglang": {
         "dtype": Flag("--dtype"),
@@ -77,6 +105,9 @@ FLAGS: dict[str, dict[str, Flag | Switch]] = {
         "prefix_cache": Switch((), ("--disable-radix-cache",)),
         "max_context": Flag("--context-length"),
         "tensor_parallel": Flag("--tp-size"),
+        "pipeline_parallel": Flag("--pp-size"),
+        "data_parallel": Flag("--dp-size"),
+        "expert_parallel": GroupFlag("--ep-size"),
     },
     "transformers_serve": {
         "dtype": Flag("--dtype"),
@@ -96,7 +127,7 @@ def knob_options(engine: Engine, settings: EngineSettings) -> dict[str, tuple[st
     """
     known = FLAGS.get(engine, {})
     found = {
-        knob: known[knob].words(value)
+        knob: option_words(known[knob], value, settings)
         for knob, (_, value) in EngineSettings().differences(settings).items()
         if knob in known
     }

@@ -31,6 +31,7 @@ from gpuagent.wire import (
     TrialSpec,
 )
 from gpuagent.wire.inside import CalibrateResult
+from gpuagent.wire.parallel import TensorParallelResult
 from gpuagent.wire.trial import Measurements
 
 # Kept free at the end for shutting down, so that the result is written before the deadline.
@@ -97,6 +98,10 @@ def _snapshot(
         # The ceilings are the device's own: no model was loaded.
         found = measurements.ceilings
         device, versions, threads = found.device, found.versions, found.threads
+    elif isinstance(measurements, TensorParallelResult):
+        # The model was loaded by processes that have ended.
+        device, versions = measurements.model.device, measurements.versions
+        threads = measurements.threads
     else:
         first = (*engines.opened, *engines.servers)[0]
         device, versions = first.report.model.device, first.engine.versions()

@@ -27,6 +27,7 @@ from gpuagent.wire.inside import (
     StepCosts,
     StepForm,
 )
+from gpuagent.wire.parallel import TensorParallelPoint, TensorParallelResult
 from tests.builders import START, make_cold, make_loaded, make_perplexity, make_samples
 
 NONE = Samples(values=())
@@ -360,3 +361,40 @@ def make_cache_details(*, leak_bytes: float = 0.0, **overrides: Any) -> CacheDet
         "held_bytes": Samples(values=tuple(leak_bytes * (i + 1) for i in range(8))),
     }
     return CacheDetails(**{**fields, **overrides})
+
+
+def make_split_point(
+    size: int, step_s: float | None, *, same_tokens: int = 8, reason: str | None = None
+) -> TensorParallelPoint:
+    """A size whose decode steps take `step_s`; None: it did not run for `reason`."""
+    if step_s is None:
+        missing = Quantity(reason="it did not run")
+        return TensorParallelPoint(
+            size=size,
+            prefill_s=NONE,
+            decode_step_s=NONE,
+            weight_bytes=missing,
+            peak_memory_bytes=missing,
+            reason=reason,
+        )
+    return TensorParallelPoint(
+        size=size,
+        prefill_s=make_samples(3 * step_s, 5, seed=size),
+        decode_step_s=make_samples(step_s, 40, seed=size),
+        weight_bytes=Quantity(value=16e9 / size),
+        peak_memory_bytes=Quantity(value=18e9 / size),
+        same_tokens=same_tokens,
+        answer_tokens=8,
+    )
+
+
+def make_split_result(**overrides: Any) -> TensorParallelResult:
+    fields: dict[str, Any] = {
+        "model": make_loaded(device="cuda"),
+        "backend": "nccl",
+        "input_tokens": 64,
+        "points": (make_split_point(1, 0.02), make_split_point(2, 0.0125)),
+        "threads": 8,
+        "versions": {"torch": "2.13.0", "transformers": "5.24.0"},
+    }
+    return TensorParallelResult(**{**fields, **overrides})

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.rules.engine import evaluate
 from advisor.rules.rule import Finding, Verdict
 from gpuagent.wire import SlaTarget
-from gpuagent.wire.trial import ServerCounters
+from gpuagent.wire.trial import ServerCounters, ServeResult
 from tests.builders import (
     make_baseline_result,
     make_device,
     make_evidence,
+    make_request,
+    make_served,
     make_study_spec,
     make_trial,
     make_validity,
@@ -69,6 +72,27 @@ DEEPSEEK_V3: dict[str, Any] = {
     "torch_dtype": "bfloat16",
 }
 
+QWEN3_30B: dict[str, Any] = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1,
+    "max_position_embeddings": 40960,
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+FP8_BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128], "fmt": "e4m3"}
+QWEN3_30B_FP8 = {**QWEN3_30B, "quantization_config": FP8_BLOCKS}
+
 
 def one(module: Any, *trials: TrialEvidence, **fields: Any) -> Finding:
     """The single finding of the rule in `module` on evidence of `trials` and `fields`."""
@@ -124,3 +148,16 @@ def make_counters(**overrides: Any) -> ServerCounters:
         "mixed_frac": 0.2,
     }
     return ServerCounters(**{**fields, **overrides})
+
+
+@cache
+def make_busy(in_flight: int, **served: Any) -> ServeResult:
+    """A server with so many requests in flight on average: TTFT 200 ms, gaps of 20 ms."""
+    lasts_s = 0.2 + 0.02 * 15
+    requests = [
+        make_request(i * lasts_s / in_flight, ttft_s=0.2, gaps_s=[0.02] * 15)
+        for i in range(in_flight * 20)
+    ]
+    return make_served(
+        make_baseline_result(requests=requests, arrivals="poisson", cells=()), **served
+    )

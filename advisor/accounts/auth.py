@@ -119,18 +119,23 @@ class OrgPermission(BasePermission):
             if request.user.is_authenticated:
                 raise PermissionDenied("Your account belongs to no organisation.")
             return False
-        membership, token = request.auth.membership, request.auth.token
+        membership = request.auth.membership
         if getattr(view, "owner_reads", False) and not membership.can_manage:
             raise PermissionDenied("Only an owner of the organisation may see this.")
         if request.method in SAFE_METHODS or getattr(view, "changes_nothing", False):
             return True
-        if token is not None and token.scope != TokenScope.WRITE:
-            raise PermissionDenied("The token may only read. Use one with scope write.")
-        if not membership.can_write:
-            raise PermissionDenied("Your role is viewer: ask an owner to make you a member.")
+        require_write(request.auth)
         if getattr(view, "owner_only", False) and not membership.can_manage:
             raise PermissionDenied("Only an owner of the organisation may do this.")
         return True
+
+
+def require_write(auth: OrgAuth) -> None:
+    """Raises PermissionDenied for a viewer and for a token that may only read."""
+    if auth.token is not None and auth.token.scope != TokenScope.WRITE:
+        raise PermissionDenied("The token may only read. Use one with scope write.")
+    if not auth.membership.can_write:
+        raise PermissionDenied("Your role is viewer: ask an owner to make you a member.")
 
 
 def _note_use(token: ApiToken) -> None:

@@ -8,6 +8,7 @@ from advisor.charts import (
     batching,
     boundary,
     coordinates,
+    day,
     device,
     formats,
     highest_rate,
@@ -55,12 +56,14 @@ CHARTS: dict[str, Builder] = {
     "goodput-by-rate": boundary.good,
     "throughput-by-rate": boundary.output,
     "highest-rate": highest_rate.highest,
+    "day-load": day.study,
     "server-timeline": server_timeline.timeline,
 }
 
 STUDY_CHARTS: tuple[tuple[str, ...], ...] = (
     ("ttft-by-rate", "itl-by-rate", "e2e-by-rate"),
     ("highest-rate", "goodput-by-rate", "throughput-by-rate"),
+    ("day-load",),
     ("ttft-trials", "itl-trials", "e2e-trials"),
     ("ttft-spread", "itl-spread"),
     ("tradeoff",),
@@ -108,6 +111,8 @@ ONLY_FOR_GOAL = {"tensor-parallel": "diagnose"}
 def _wanted(chart_id: str, data: ChartInput) -> bool:
     if chart_id in ONLY_FOR_BOUNDARY and not data.evidence.spec.boundary:
         return False
+    if chart_id == "day-load" and data.evidence.spec.day_req_s is None:
+        return False
     metric, goal = ONLY_WITH_TARGET.get(chart_id), ONLY_FOR_GOAL.get(chart_id)
     if metric is not None and data.target(metric) is None:
         return False
@@ -121,8 +126,8 @@ def chart(chart_id: str, data: ChartInput) -> Chart:
 
 def study_charts(data: ChartInput) -> tuple[tuple[Chart, ...], ...]:
     """The groups of a study page. In each, empty charts are left out unless all are empty."""
-    # What a simulator cannot measure is nobody's next step.
-    simulated = data.evidence.spec.engine == "simulated"
+    # What a simulator or a file cannot hold is nobody's next step.
+    simulated = data.evidence.spec.engine in ("simulated", "imported")
     groups = []
     for ids in STUDY_CHARTS:
         built = [chart(i, data) for i in ids if _wanted(i, data)]

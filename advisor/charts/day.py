@@ -6,11 +6,36 @@ from collections.abc import Sequence
 
 from advisor import units
 from advisor.charts import figure
-from advisor.charts.base import Chart, Column
+from advisor.charts.base import Chart, ChartInput, Column, empty, nothing_yet
+from advisor.charts.boundary import boundary_of
 from advisor.estimates.cost import replicas_for_rate
+from advisor.thresholds import REPLICA_HEADROOM
 
 
-def load(curve_req_s: Sequence[float], capacity_req_s: float, headroom: float) -> Chart | None:
+def study(data: ChartInput) -> Chart:
+    """The day that was given with a study, and the highest rate that its settings were measured
+    to keep."""
+    name, day = "Replicas through a day", data.evidence.spec.day_req_s
+    now = data.current if data.current is not None and data.current.usable else None
+    boundary = boundary_of(now) if now is not None else None
+    rate = boundary.rate_per_s if boundary is not None else None
+    built = (
+        load(day, rate, REPLICA_HEADROOM.value, measured=True)
+        if day is not None and rate is not None
+        else None
+    )
+    if built is None:
+        return empty("day-load", "Day", name, nothing_yet(data, "a highest rate of today"))
+    return built
+
+
+def load(
+    curve_req_s: Sequence[float],
+    capacity_req_s: float,
+    headroom: float,
+    *,
+    measured: bool = False,
+) -> Chart | None:
     """curve_req_s: one rate per equal slice of 24 h. None without a curve or a capacity."""
     if len(curve_req_s) < 2 or capacity_req_s <= 0:
         return None
@@ -32,8 +57,13 @@ def load(curve_req_s: Sequence[float], capacity_req_s: float, headroom: float) -
         title=f"{least} to {peak} replicas follow the day; {peak} all day would be "
         f"{units.percent(used)} busy",
         note=(
-            f"Predicted: one replica serves {units.number(capacity_req_s)}{units.NBSP}req/s and is "
-            f"loaded to {units.percent(1 - headroom)} of it. The rates are those that were entered."
+            f"Measured: one replica keeps the targets up to {units.number(capacity_req_s)}"
+            f"{units.NBSP}req/s and is loaded to {units.percent(1 - headroom)} of it. The rates "
+            "are those that were entered."
+            if measured
+            else f"Predicted: one replica serves {units.number(capacity_req_s)}{units.NBSP}req/s "
+            f"and is loaded to {units.percent(1 - headroom)} of it. The rates are those that were "
+            "entered."
         ),
         label="Request rate of a day and the capacity of the replicas that follow it",
         figure={

@@ -99,6 +99,62 @@ def replicas_for_rate(
 
 
 @dataclass(frozen=True, slots=True)
+class DayPlan:
+    """Replicas through a day. counts: one per slice. starts: replicas that are started in it.
+
+    ahead: replicas that a rise calls for before a start ends, so that they must be there already.
+    """
+
+    counts: tuple[int, ...]
+    slice_s: float
+    starts: int
+    start_s: float
+    ahead: int
+
+    @property
+    def peak(self) -> int:
+        return max(self.counts)
+
+    @property
+    def fixed_hours(self) -> float:
+        """Replica hours of the peak's replicas all day."""
+        return self.peak * 24.0
+
+    def followed_hours(self, *, ahead: int = 0) -> float:
+        """Replica hours of replicas that follow the day, `ahead` of them more than it needs."""
+        kept = sum(min(self.peak, count + ahead) for count in self.counts)
+        return kept * self.slice_s / 3600.0 + self.starts * self.start_s / 3600.0
+
+
+def day_plan(
+    curve_req_s: Sequence[float], *, capacity_req_s: float, headroom: float, start_s: float
+) -> DayPlan:
+    """Replicas for one rate per equal slice of 24 hours; the day repeats.
+
+    Within a slice the load is taken to rise evenly to that of the next. Raises ValueError for an
+    empty day and as `replicas_for_rate` does.
+    """
+    if not curve_req_s:
+        raise ValueError("curve_req_s must hold at least one rate")
+
+    def needed(rate: float) -> int:
+        plan = replicas_for_rate(rate_req_s=rate, capacity_req_s=capacity_req_s, headroom=headroom)
+        return plan.replicas
+
+    counts = tuple(needed(rate) for rate in curve_req_s)
+    slice_s = 86_400.0 / len(counts)
+    share = min(1.0, start_s / slice_s)
+    following = (*curve_req_s[1:], curve_req_s[0])
+    ahead = max(
+        needed(rate + max(0.0, then - rate) * share) - count
+        for rate, then, count in zip(curve_req_s, following, counts, strict=True)
+    )
+    before = (counts[-1], *counts[:-1])
+    starts = sum(max(0, new - old) for old, new in zip(before, counts, strict=True))
+    return DayPlan(counts, slice_s, starts, start_s, ahead)
+
+
+@dataclass(frozen=True, slots=True)
 class Interruption:
     """What one spot interruption costs: the time to be back and the work thrown away."""
 
@@ -144,18 +200,12 @@ def daily_cost(
     idle start for every replica added. Spot buys the autoscaled capacity at the spot price, and
     the replicas that interruptions take away on top.
     """
-    if not curve_req_s:
-        raise ValueError("curve_req_s must hold at least one rate")
-    plans = [
-        replicas_for_rate(rate_req_s=rate, capacity_req_s=capacity_req_s, headroom=headroom)
-        for rate in curve_req_s
-    ]
-    counts = [plan.replicas for plan in plans]
-    hours = 24.0 / len(counts)
-    peak = max(counts)
+    plan = day_plan(
+        curve_req_s, capacity_req_s=capacity_req_s, headroom=headroom, start_s=scale_up_s
+    )
+    counts, peak, started = plan.counts, plan.peak, plan.starts
     unit = gpus_per_replica * price.usd_per_gpu_hour
-    started = sum(max(0, b - a) for a, b in zip([counts[-1], *counts[:-1]], counts, strict=True))
-    followed = sum(counts) * hours + started * scale_up_s / 3600.0
+    followed = plan.followed_hours()
     result = [
         DayCost("fixed", peak * 24.0 * unit, peak * 24.0, peak, f"{peak} replicas all day"),
         DayCost(

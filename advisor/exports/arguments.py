@@ -8,6 +8,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 from advisor.exports.knob_table import BY_KNOB, NoFlag
+from gpuagent.launch import option_words
 from gpuagent.wire import EngineSettings, HubModel, ModelRef
 
 ServingEngine = Literal["vllm", "sglang"]
@@ -48,7 +49,7 @@ def arguments(
         if isinstance(setting, NoFlag):
             left.append(NotCarried(knob, plain, setting.reason))
         else:
-            carried.append(Argument(knob, plain, setting.words(plain)))
+            carried.append(Argument(knob, plain, option_words(setting, plain, settings)))
     return _without_conflicts(engine, carried, left)
 
 
@@ -71,7 +72,7 @@ class ServedModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["hub", "local", "config", "simulated"]
+    kind: Literal["hub", "local", "config", "simulated", "imported"]
     name: str
     revision: str | None = None
 

@@ -140,6 +140,8 @@ def export_document(
     Raises ExportError.
     """
     settings, source = _settings(evidence, verdict, trial)
+    if evidence.spec.engine == "imported":
+        raise ExportError("study", "An imported result tells no settings to serve.", absent=True)
     target = _engine(evidence, engine)
     version = _version(target, engine_version, source)
     spec = evidence.spec

@@ -41,7 +41,12 @@ class KnobLine(BaseModel):
 def knob_lines(
     evidence: StudyEvidence, verdict: StudyVerdict, findings: Sequence[Finding]
 ) -> tuple[KnobLine, ...]:
-    """Every setting of the catalogue: changed ones first, then those that the study has."""
+    """Every setting of the catalogue: changed ones first, then those that the study has.
+
+    None for an imported result, whose settings are not known.
+    """
+    if evidence.spec.engine == "imported":
+        return ()
     lines = [_line(row, evidence, verdict, findings) for row in KNOBS]
     return tuple(sorted(lines, key=lambda x: (not x.changed, x.today is None)))
 

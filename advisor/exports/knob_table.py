@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from advisor.knobs import knob_name
 from gpuagent.launch import FLAGS
 from gpuagent.launch import Flag as Flag
+from gpuagent.launch import GroupFlag as GroupFlag
 from gpuagent.launch import Switch as Switch
 
 
@@ -26,7 +27,7 @@ class NoFlag:
         return f"not a serving setting, because {self.reason}"
 
 
-Setting = Flag | Switch | NoFlag
+Setting = Flag | Switch | GroupFlag | NoFlag
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,29 +140,25 @@ KNOBS: tuple[KnobRow, ...] = (
         'from_pretrained(…, tp_plan="auto") under torchrun',
         "Must divide the attention heads; needs fast links between the GPUs.",
     ),
-    KnobRow(
+    _row(
         "pipeline_parallel",
         ("pipeline parallel degree", "PP"),
-        Flag("--pipeline-parallel-size"),
-        Flag("--pp-size"),
         'from_pretrained(…, device_map="auto") places layers one after the other, without overlap',
-        "For models that do not fit one host.",
+        "For models that do not fit one host, heads that do not divide, and slow links.",
     ),
-    KnobRow(
+    _row(
         "data_parallel",
         ("replicas", "DP"),
-        Flag("--data-parallel-size"),
-        Flag("--dp-size"),
         "one process for each replica",
-        "Where the model fits one GPU, replicas beat splitting it.",
+        "Copies share nothing, but each reads all weights and holds its own cache: measure them "
+        "against a split.",
     ),
-    KnobRow(
+    _row(
         "expert_parallel",
         ("expert parallelism", "EP"),
-        Switch(("--enable-expert-parallel",), ("--no-enable-expert-parallel",)),
-        Flag("--ep-size"),
         "none",
-        "Only models with experts; vLLM spreads them over all tensor and data ranks.",
+        "Only models with experts; vLLM spreads them over all tensor and data ranks, SGLang here "
+        "over the tensor ranks.",
     ),
     _row(
         "max_context",

@@ -40,6 +40,8 @@ def launch_lines(
     for serving in SERVING_ENGINES:
         if engine == serving:
             return command_lines(serving, model, settings, current)
+    if engine == "imported":
+        return ()
     if engine == "openai":
         return (LaunchLine("# Measured at an endpoint as it is: its settings are its owner's."),)
     if engine == "transformers_serve":

@@ -17,7 +17,7 @@ WORDS = (
     *("the target", "both targets", "changing"),
     *("mean", "peak", "gaps", "steps", "runs", "warning", "minutes", "hours"),
     *("to", "from", "reading", "readings", "Trade-off", "Warm-up", "process"),
-    *("batching", "calibrate", "quantisation", "robustness", "serve", "profile"),
+    *("batching", "calibrate", "quantisation", "robustness", "serve", "profile", "tensor_parallel"),
     *("attention", "cost and energy", "kernels", "measurement", "memory", "parallelism"),
     *("precision", "scheduling", "stability", "targets"),
     "compiled",

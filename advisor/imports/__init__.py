@@ -7,10 +7,11 @@ reason, and what the tool defines otherwise says so.
 from advisor.imports.errors import ImportRefused
 from advisor.imports.judge import ImportedStatus, judge_import
 from advisor.imports.model import ImportedMetric, ImportedTrial
-from advisor.imports.read import FORMATS, MAX_BYTES, read_import
+from advisor.imports.read import FORMATS, KEPT_BYTES, MAX_BYTES, read_import, too_large
 
 __all__ = [
     "FORMATS",
+    "KEPT_BYTES",
     "MAX_BYTES",
     "ImportRefused",
     "ImportedMetric",
@@ -18,4 +19,5 @@ __all__ = [
     "ImportedTrial",
     "judge_import",
     "read_import",
+    "too_large",
 ]

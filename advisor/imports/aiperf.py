@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from advisor.imports.errors import ImportRefused
 from advisor.imports.fields import latency, mapping, number, optional_mapping, quantity, words
 from advisor.imports.model import ImportedMetric, ImportedTrial, MetricName
+from gpuagent.wire.imported import Loop
 
 _NAMES: tuple[tuple[MetricName, str, str], ...] = (
     ("ttft_s", "time_to_first_token", "from the real send of the request"),
@@ -35,35 +37,98 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
         raise ImportRefused("request_count", "is missing")
     failed = int(_scalar(rows, "error_request_count") or 0)
     config = optional_mapping(document.get("input_config"), "input_config")
-    load = config.get("loadgen")
-    load = load if isinstance(load, Mapping) else {}
-    rate = number(load, "request_rate", "input_config.loadgen")
-    concurrency = number(load, "concurrency", "input_config.loadgen")
-    loop: Literal["open", "closed", "unknown"] = "unknown"
-    if rate is not None or concurrency is not None:
-        loop = "open" if rate is not None and concurrency is None else "closed"
+    load = _load(config)
     duration = optional_mapping(rows.get("benchmark_duration"), "benchmark_duration")
     scale = _scale(duration, "benchmark_duration") if duration else 1.0
     lasted = number(duration, "avg", "benchmark_duration")
-    models = optional_mapping(config.get("endpoint"), "input_config.endpoint").get("model_names")
+    run = document.get("run_info")
+    label = words(run.get("run_label")) if isinstance(run, Mapping) else None
     return (
         ImportedTrial(
             tool="aiperf",
             tool_version=words(document.get("aiperf_version"), 50),
-            label="profile",
-            model=words(models[0]) if isinstance(models, list) and models else None,
-            loop=loop,
-            asked_rate_per_s=rate,
-            concurrency=int(concurrency) if concurrency else None,
+            label=label or "profile",
+            model=_model(config),
+            loop=load.loop,
+            asked_rate_per_s=load.rate_per_s,
+            concurrency=load.concurrency,
             requests=int(succeeded) + failed,
             failed=failed,
             duration_s=quantity(None if lasted is None else lasted * scale, "not in the file"),
             requests_per_s=quantity(_scalar(rows, "request_throughput"), "not in the file"),
             output_tok_s=quantity(_scalar(rows, "output_token_throughput"), "not in the file"),
             metrics=tuple(_metric(rows, *names) for names in _NAMES),
-            notes=("Only sums are in the file, so no target can be proven with it.",),
+            mean_input_tokens=_scalar(rows, "input_sequence_length"),
+            mean_output_tokens=_scalar(rows, "output_sequence_length"),
+            notes=_notes(document),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """How requests were sent; None where the file does not tell."""
+
+    loop: Loop = "unknown"
+    rate_per_s: float | None = None
+    concurrency: int | None = None
+
+
+def _load(config: Mapping[str, Any]) -> _Load:
+    """Of the one measured phase (`phases`), or of `loadgen` in older files."""
+    phases = config.get("phases")
+    if not isinstance(phases, list):
+        older = config.get("loadgen")
+        if not isinstance(older, Mapping):
+            return _Load()
+        rate, concurrency = _positive(older, "request_rate"), _positive(older, "concurrency")
+        return _loop(rate, concurrency, "fixed_schedule" if older.get("fixed_schedule") else "")
+    measured = [
+        phase
+        for phase in phases
+        if isinstance(phase, Mapping)
+        and "warmup" not in (phase.get("kind"), phase.get("name"))
+        and phase.get("exclude_from_results") is not True
+    ]
+    if len(measured) != 1:
+        return _Load()
+    (phase,) = measured
+    kind = words(phase.get("type")) or ""
+    concurrency = _positive(phase, "users" if kind == "user_centric" else "concurrency")
+    return _loop(_positive(phase, "rate"), concurrency, kind)
+
+
+def _loop(rate: float | None, concurrency: float | None, kind: str) -> _Load:
+    if concurrency is not None:
+        return _Load("closed", rate, int(concurrency) or None)
+    return _Load("open", rate) if rate is not None or kind == "fixed_schedule" else _Load()
+
+
+def _positive(row: Mapping[str, Any], key: str) -> float | None:
+    """A number of a configuration, which may also be a list or a ramp: then nothing is told."""
+    value = row.get(key)
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return number(row, key) or None if plain else None
+
+
+def _model(config: Mapping[str, Any]) -> str | None:
+    """The first model: `models.items` as in 0.13, `endpoint.model_names` in older files."""
+    models = config.get("models")
+    items = models.get("items") if isinstance(models, Mapping) else None
+    if isinstance(items, list) and items and isinstance(items[0], Mapping):
+        return words(items[0].get("name"))
+    endpoint = config.get("endpoint")
+    names = endpoint.get("model_names") if isinstance(endpoint, Mapping) else None
+    return words(names[0]) if isinstance(names, list) and names else None
+
+
+def _notes(document: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = ["Only sums are in the file, so no target can be proven with it."]
+    if document.get("was_cancelled") is True:
+        notes.append("The run was cancelled before its end.")
+    if document.get("is_complete") is False:
+        notes.append("The tool calls the run incomplete.")
+    return tuple(notes)
 
 
 def _rows(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from advisor.imports.errors import ImportRefused
 from advisor.imports.fields import (
@@ -17,15 +17,17 @@ from advisor.imports.fields import (
     words,
 )
 from advisor.imports.model import ImportedMetric, ImportedTrial, MetricName
+from gpuagent.wire.imported import Loop
 
 _ITL = "no single gaps in the file: guidellm's inter-token latency is each request's mean gap"
 _NAMES: tuple[tuple[MetricName, str, float, str], ...] = (
     ("ttft_s", "time_to_first_token_ms", 1e-3, "from the real start of the request"),
-    ("tpot_s", "inter_token_latency_ms", 1e-3, "guidellm's ITL: each request's mean gap; its own "
-     "TPOT includes TTFT and is not used"),
+    ("tpot_s", "inter_token_latency_ms", 1e-3, "guidellm's ITL: each request's mean gap, weighted "
+     "by its tokens; its own TPOT includes TTFT and is not used"),
     ("e2e_s", "request_latency", 1.0, "from the real start of the request"),
 )  # fmt: skip
-_OPEN = ("constant", "poisson", "async")
+_OPEN = ("constant", "poisson", "async", "trace")
+_MOST_WARNINGS = 5
 _MOST_BENCHMARKS = 200
 
 
@@ -43,12 +45,16 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
     if len(benchmarks) > _MOST_BENCHMARKS:
         raise ImportRefused("benchmarks", f"holds more than {_MOST_BENCHMARKS}: split the file")
     version = words(meta.get("guidellm_version"), 50)
+    report = optional_mapping(document.get("config"), "config")
     return tuple(
-        _trial(mapping(one, f"benchmarks.{i}"), i, version) for i, one in enumerate(benchmarks)
+        _trial(mapping(one, f"benchmarks.{i}"), i, version, report)
+        for i, one in enumerate(benchmarks)
     )
 
 
-def _trial(benchmark: Mapping[str, Any], i: int, version: str | None) -> ImportedTrial:
+def _trial(
+    benchmark: Mapping[str, Any], i: int, version: str | None, report: Mapping[str, Any]
+) -> ImportedTrial:
     path = f"benchmarks.{i}.metrics"
     metrics = mapping(benchmark.get("metrics"), path)
     totals = mapping(metrics.get("request_totals"), f"{path}.request_totals")
@@ -59,22 +65,28 @@ def _trial(benchmark: Mapping[str, Any], i: int, version: str | None) -> Importe
     strategy = config.get("strategy")
     strategy = strategy if isinstance(strategy, Mapping) else {}
     kind = words(strategy.get("type_")) or words(strategy.get("kind")) or ""
+    streams = _streams(strategy, f"benchmarks.{i}.config.strategy")
     notes = ["Only sums are in use: guidellm's percentiles are of successful requests."]
     if incomplete:
         notes.append(f"{incomplete} requests were cut off at the end and are not counted.")
-    loop: Literal["open", "closed", "unknown"] = "unknown"
+    loop: Loop = "unknown"
     if kind:
         loop = "open" if kind.startswith(_OPEN) else "closed"
     rate = number(strategy, "rate", f"benchmarks.{i}.config.strategy") if loop == "open" else None
-    streams = number(strategy, "streams", f"benchmarks.{i}.config.strategy")
+    if loop == "open" and streams is not None:
+        loop = "closed"
+        notes.append(
+            f"max_concurrency of {streams} holds requests back; that wait is in no latency."
+        )
+    notes += _warnings(benchmark)
     return ImportedTrial(
         tool="guidellm",
         tool_version=version,
         label=f"{kind or 'benchmark'} {i + 1}",
-        model=words(config.get("model")),
+        model=_model(config) or _model(report),
         loop=loop,
         asked_rate_per_s=rate,
-        concurrency=int(streams) if streams else None,
+        concurrency=streams,
         requests=successful + errored,
         failed=errored,
         duration_s=quantity(number(benchmark, "duration", f"benchmarks.{i}"), "not in the file"),
@@ -84,8 +96,34 @@ def _trial(benchmark: Mapping[str, Any], i: int, version: str | None) -> Importe
             *(_metric(metrics, path, *names, successful) for names in _NAMES),
             ImportedMetric(metric="itl_s", reason=_ITL),
         ),
+        mean_input_tokens=_mean(metrics, "prompt_token_count", path),
+        mean_output_tokens=_mean(metrics, "output_token_count", path),
         notes=tuple(notes),
     )
+
+
+def _streams(strategy: Mapping[str, Any], path: str) -> int | None:
+    """The most requests at once, where the strategy has such a limit."""
+    for key in ("streams", "max_concurrency"):
+        value = number(strategy, key, path)
+        if value:
+            return int(value) or None
+    return None
+
+
+def _model(config: Mapping[str, Any]) -> str | None:
+    """Of the backend as in 0.8, or beside it."""
+    backend = config.get("backend")
+    named = words(backend.get("model")) if isinstance(backend, Mapping) else None
+    return named or words(config.get("model"))
+
+
+def _warnings(benchmark: Mapping[str, Any]) -> list[str]:
+    """What the tool itself says against the run, such as a schedule that it missed."""
+    found = benchmark.get("warnings")
+    rows = [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
+    told = [words(row.get("message"), 300) for row in rows[:_MOST_WARNINGS]]
+    return [f"guidellm warns: {text}" for text in told if text]
 
 
 def _successful(metrics: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from advisor import units
 from advisor.imports.model import ImportedTrial
+from advisor.reported import reported_reason, reported_value, side_of
 from advisor.targets import TargetVerdict, requests_status, target_label
 from gpuagent.request_metrics import request_metrics
 from gpuagent.wire.base import WireModel
@@ -48,13 +49,13 @@ def _status(trial: ImportedTrial, target: SlaTarget) -> ImportedStatus:
     if trial.records and target.metric in _OF_REQUESTS:
         metrics = request_metrics(trial.records)
         found = requests_status(target, metrics)
-        if target.metric == "output_tok_s" and _hidden_tokens(trial, found.value):
+        if target.metric == "output_tok_s" and hidden_tokens(trial, found.value):
             return _as_reported(trial, target)
         return ImportedStatus(
             target=target,
             label=target_label(target).replace(units.NBSP, " "),
             verdict=found.verdict,
-            reported=None if found.value is None else _side(target, found.value),
+            reported=None if found.value is None else side_of(target, found.value),
             value=found.value,
             low=found.low,
             high=found.high,
@@ -66,46 +67,28 @@ def _status(trial: ImportedTrial, target: SlaTarget) -> ImportedStatus:
     return _as_reported(trial, target)
 
 
-def _hidden_tokens(trial: ImportedTrial, value: float | None) -> bool:
+def hidden_tokens(trial: ImportedTrial, value: float | None) -> bool:
     """Whether chunks carried more tokens than one, so that counting them says too little."""
     told = trial.output_tok_s.value
     return told is not None and (value is None or value < (1 - _RATE_SLACK) * told)
 
 
 def _as_reported(trial: ImportedTrial, target: SlaTarget) -> ImportedStatus:
-    value, n, reason = _reported(trial, target)
+    answered = trial.requests - (trial.failed or 0)
+    value, n, reason = reported_value(target, trial.metrics, trial.output_tok_s, answered=answered)
     if value is None:
         return _made(trial, target, "not_measured", reason)
-    side = _side(target, value)
-    failed = ""
-    if trial.failed:
-        failed = f", and {trial.failed:,} of {trial.requests:,} requests failed"
-    told = (
-        f"the tool's own number is {side} the limit{failed}; the file holds no single requests, "
-        "so nothing is proven"
-        if not trial.records
-        else f"the tool's own number is {side} the limit; its chunks hide single tokens"
+    told = reported_reason(
+        target,
+        value,
+        sent=trial.requests,
+        failed=trial.failed,
+        single_requests=bool(trial.records),
     )
     found_status = _made(trial, target, "not_proven", told)
-    return found_status.model_copy(update={"reported": side, "value": value, "n": n})
-
-
-def _reported(trial: ImportedTrial, target: SlaTarget) -> tuple[float | None, int | None, str]:
-    if target.metric == "output_tok_s":
-        quantity = trial.output_tok_s
-        return quantity.value, None, quantity.reason or ""
-    metric = trial.metric(target.metric)
-    if metric is None:
-        return None, None, "load tools do not measure it"
-    if metric.reason is not None:
-        return None, None, metric.reason
-    value = metric.value(target.statistic)
-    return value, metric.n, f"the file has no {target.statistic} of it"
-
-
-def _side(target: SlaTarget, value: float) -> Literal["within", "beyond"]:
-    keeps = value >= target.limit if target.higher_is_better else value <= target.limit
-    return "within" if keeps else "beyond"
+    return found_status.model_copy(
+        update={"reported": side_of(target, value), "value": value, "n": n}
+    )
 
 
 def _made(

@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from gpuagent.wire.base import WireModel
+from gpuagent.wire.imported import ImportedMetric as ImportedMetric
+from gpuagent.wire.imported import Loop, Tool
+from gpuagent.wire.imported import MetricName as MetricName
 from gpuagent.wire.measure import Quantity, RequestRecord
-
-Tool = Literal["vllm bench serve", "guidellm", "aiperf", "locust"]
-MetricName = Literal["ttft_s", "itl_s", "tpot_s", "e2e_s"]
-NAMES: dict[MetricName, str] = {"ttft_s": "TTFT", "itl_s": "ITL", "tpot_s": "TPOT", "e2e_s": "E2E"}
-
-
-class ImportedMetric(WireModel):
-    """One latency as the tool summed it up, in seconds. None: not in the file.
-
-    n: requests, or gaps, behind it. definition: how the tool defines it, where that differs from
-    ours (TTFT and E2E from the intended send; ITL every gap between tokens). reason: why there is
-    no number at all.
-    """
-
-    metric: MetricName
-    mean: float | None = None
-    p50: float | None = None
-    p90: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-    n: int | None = None
-    definition: str = ""
-    reason: str | None = None
-
-    @property
-    def name(self) -> str:
-        """As people write it."""
-        return NAMES[self.metric]
-
-    def value(self, statistic: str) -> float | None:
-        """The number of `mean` or a percentile."""
-        found = getattr(self, statistic, None) if statistic in _STATISTICS else None
-        return found if isinstance(found, float) else None
-
-
-_STATISTICS = frozenset({"mean", "p50", "p90", "p95", "p99"})
 
 
 class ImportedTrial(WireModel):
@@ -51,24 +16,28 @@ class ImportedTrial(WireModel):
 
     loop: open where requests left at times of their own, closed where each waited for an answer.
     asked_rate_per_s: None for a closed loop or "as fast as possible". requests: sent and judged by
-    the tool, failed ones among them. records: the single requests, empty where the file has only
-    sums; then nothing about percentiles can be proven. notes: what to doubt, in sentences.
+    the tool, failed ones among them; failed: None where the file does not count them. records: the
+    single requests, empty where the file has only sums; then nothing about percentiles can be
+    proven. mean_input_tokens, mean_output_tokens: of a request that was answered, None where the
+    file does not tell. notes: sentences of doubt.
     """
 
     tool: Tool
     tool_version: str | None
     label: str = Field(max_length=200)
     model: str | None = None
-    loop: Literal["open", "closed", "unknown"]
+    loop: Loop
     asked_rate_per_s: float | None = None
     concurrency: int | None = None
     requests: int
-    failed: int
+    failed: int | None
     duration_s: Quantity
     requests_per_s: Quantity
     output_tok_s: Quantity
     metrics: tuple[ImportedMetric, ...]
     records: tuple[RequestRecord, ...] = ()
+    mean_input_tokens: float | None = None
+    mean_output_tokens: float | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -13,6 +13,8 @@ from advisor.imports.fields import parse_json
 from advisor.imports.model import ImportedTrial
 
 MAX_BYTES = 64 * 1024 * 1024
+KEPT_BYTES = 20_000_000
+"""Of a file that a server reads or keeps; the command line alone reads MAX_BYTES."""
 FORMATS = (
     "vllm bench serve (--save-result, better with --save-detailed)",
     "guidellm benchmarks.json",
@@ -24,6 +26,14 @@ _JSON: tuple[tuple[Callable[[Any], bool], Callable[[Any], tuple[ImportedTrial, .
     (guidellm.matches, guidellm.read),
     (aiperf.matches, aiperf.read),
 )
+
+
+def too_large(size: int) -> str:
+    """What to do with a file that a server does not take."""
+    return (
+        f"The file has {size / 1e6:.1f} MB; up to {KEPT_BYTES / 1e6:.0f} MB are taken. Leave out "
+        "the generated texts, or split the run."
+    )
 
 
 def read_import(content: bytes) -> tuple[ImportedTrial, ...]:

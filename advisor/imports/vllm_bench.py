@@ -38,38 +38,50 @@ def read(document: Mapping[str, Any]) -> tuple[ImportedTrial, ...]:
         failed = max(0, planned - completed) if planned is not None else None
     notes = ["The tool sends from one process and does not judge whether it was the bottleneck."]
     if failed is None:
-        notes.append("The file does not count failed requests: none is assumed.")
+        notes.append("The file does not count failed requests.")
     rate = document.get("request_rate")
     asked = None if rate in (None, "inf") else needed(document, "request_rate")
     concurrency = number(document, "max_concurrency")
-    if asked is not None and concurrency is not None:
+    told: list[str] = []
+    queued = asked is not None and "queue_times" in document
+    records = _records(document, told, queued)
+    if queued and records:
+        notes.append("The wait in the tool's own queue is counted for each request.")
+    elif asked is not None and concurrency is not None:
         notes.append(
             f"max_concurrency of {concurrency:g} holds requests back; that wait is in no latency."
         )
     if asked is None and concurrency is None:
         notes.append("All requests were sent at once: these are the latencies of a burst.")
-    elif concurrency is not None:
+    elif concurrency is not None and not (queued and records):
         notes.append("Requests waited for a free stream: these are no latencies at a rate.")
-    records = _records(document, notes)
+    notes += told
     return (
         ImportedTrial(
             tool="vllm bench serve",
             tool_version=None,
             label=words(document.get("label")) or words(document.get("date")) or "run",
             model=words(document.get("model_id")),
-            loop="open" if concurrency is None else "closed",
+            loop="open" if concurrency is None or (queued and records) else "closed",
             asked_rate_per_s=asked,
             concurrency=int(concurrency) if concurrency else None,
             requests=completed + int(failed or 0),
-            failed=int(failed or 0),
+            failed=None if failed is None else int(failed),
             duration_s=quantity(number(document, "duration"), "not in the file"),
             requests_per_s=quantity(number(document, "request_throughput"), "not in the file"),
             output_tok_s=quantity(number(document, "output_throughput"), "not in the file"),
             metrics=tuple(_metric(document, *names, completed) for names in _NAMES),
             records=records,
+            mean_input_tokens=_mean(document, "total_input_tokens", completed),
+            mean_output_tokens=_mean(document, "total_output_tokens", completed),
             notes=tuple(notes),
         ),
     )
+
+
+def _mean(document: Mapping[str, Any], key: str, completed: int) -> float | None:
+    total = number(document, key)
+    return total / completed if total and completed else None
 
 
 def _metric(
@@ -92,8 +104,10 @@ def _metric(
     return latency(metric, values, n=n, definition=definition, absent=absent)
 
 
-def _records(document: Mapping[str, Any], notes: list[str]) -> tuple[RequestRecord, ...]:
-    """Single requests, where the file has them with their times."""
+def _records(
+    document: Mapping[str, Any], notes: list[str], queued: bool
+) -> tuple[RequestRecord, ...]:
+    """Single requests, where the file has them with their times. queued: with their own waits."""
     keys = ("start_times", "ttfts", "itls", "input_lens", "output_lens")
     present = [key for key in keys if key in document]
     if "ttfts" not in present or "itls" not in present:
@@ -112,13 +126,24 @@ def _records(document: Mapping[str, Any], notes: list[str]) -> tuple[RequestReco
     if len(errors) != count:
         raise ImportRefused("errors", f"has {len(errors)} entries, start_times has {count}")
     starts = [_at(columns[0], i, "start_times") for i in range(count)]
-    began = min(starts, default=0.0)
+    waits = [0.0] * count
+    if queued:
+        column = sequence(document["queue_times"], "queue_times")
+        if len(column) != count:
+            raise ImportRefused(
+                "queue_times", f"has {len(column)} entries, start_times has {count}"
+            )
+        waits = [_at(column, i, "queue_times") for i in range(count)]
+    began = min((start - wait for start, wait in zip(starts, waits, strict=True)), default=0.0)
     return tuple(
-        _record(starts[i] - began, columns, i, words(errors[i], 4000)) for i in range(count)
+        _record(starts[i] - began, waits[i], columns, i, words(errors[i], 4000))
+        for i in range(count)
     )
 
 
-def _record(start_s: float, columns: list[Any], i: int, error: str | None) -> RequestRecord:
+def _record(
+    start_s: float, wait_s: float, columns: list[Any], i: int, error: str | None
+) -> RequestRecord:
     _, ttfts, itls, inputs, outputs = columns
     ttft_s = _at(ttfts, i, "ttfts")
     gaps = [_at(itls[i], k, f"itls.{i}") for k in range(len(sequence(itls[i], f"itls.{i}")))]
@@ -127,7 +152,7 @@ def _record(start_s: float, columns: list[Any], i: int, error: str | None) -> Re
     if error is None and ttft_s > 0 and tokens > 0:
         token_s = tuple(itertools.accumulate([start_s + ttft_s, *gaps]))
     return RequestRecord(
-        intended_s=start_s,
+        intended_s=max(0.0, start_s - wait_s),
         sent_s=start_s,
         token_s=token_s,
         input_tokens=max(1, int(_at(inputs, i, "input_lens"))),

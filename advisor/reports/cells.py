@@ -94,7 +94,7 @@ def finding_sentences(finding: Finding) -> list[str]:
     if finding.effect is not None:
         effect = finding.effect
         sign = "+" if effect.change_frac > 0 else ""
-        name = units.METRIC_NAMES.get(effect.metric, effect.metric)
+        name = units.EFFECT_NAMES.get(effect.metric, effect.metric)
         parts.append(f"{name} {sign}{units.percent(effect.change_frac)}, {effect.basis}.")
     return parts
 

@@ -20,6 +20,7 @@ from advisor.exports.knob_lines import KnobLine, knob_lines
 from advisor.exports.launch import launch_lines
 from advisor.knobs import settings_text
 from advisor.presets import PRESETS
+from advisor.reported import AS_SENT, NOT_IN_FILE, source_of
 from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.reports.robustness import RobustnessPart, study_robustness
 from advisor.rules.rule import Finding
@@ -34,6 +35,7 @@ from advisor.targets import (
 from advisor.verdict import StudyVerdict, VerdictStatus, Verification
 from gpuagent.wire import EngineSettings, StudySpec
 
+_ONE_BY_ONE: Final = "one request after the other"
 REPORT_VERSION: Final = 1
 """Raised with every change that a reader of the JSON report would misread."""
 
@@ -207,13 +209,18 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
     """Model, hardware, engine and workload in words, as they stand under a verdict."""
     workload = evidence.spec.workload
     rate = workload.request_rate_per_s
+    imported = evidence.spec.engine == "imported"
     streams = max((in_flight(trial) for trial in evidence.trials), default=1)
-    arrivals = "one request after the other"
+    arrivals = _ONE_BY_ONE
     if rate:
         arrivals = f"{units.number(rate)} req/s"
+    elif imported:
+        arrivals = AS_SENT
     elif streams > 1:
         arrivals = f"{streams} requests in flight"
-    lengths = f"input {workload.input_tokens.mean:,}, output {workload.output_tokens.mean:,} tokens"
+    lengths = f"input {workload.input_tokens.text}, output {workload.output_tokens.text} tokens"
+    if workload.input_tokens.kind == workload.output_tokens.kind == "unknown":
+        lengths = "lengths not in the file"
     if workload.shared_prefix_frac:
         lengths += f", {units.percent(workload.shared_prefix_frac)} of each prompt shared"
     facts = [("Model", evidence.spec.model.label)]
@@ -221,11 +228,12 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
         memory = evidence.device.memory_bytes
         tail = f", {units.memory(memory)}" if memory else ""
         facts.append(("Hardware", f"{evidence.device.count} × {evidence.device.name}{tail}"))
-    facts.append(("Engine", evidence.spec.engine))
+    facts.append(("Source", source_of(evidence)) if imported else ("Engine", evidence.spec.engine))
     facts.append(("Workload", f"{workload.preset}, {arrivals}, {lengths}"))
     facts.append(("Objective", SCENARIOS[workload.preset].objective))
     facts.append(("Trade-off", PRESETS[workload.preset].trade_off))
-    facts.append(("Current settings", settings_text(evidence.spec.current)))
+    if not imported:
+        facts.append(("Current settings", settings_text(evidence.spec.current)))
     return facts
 
 
@@ -316,7 +324,9 @@ def trial_row(trial: TrialEvidence, evidence: StudyEvidence) -> TrialRow:
         state=trial.state,
         reason=trial.reason,
         settings=trial.settings.model_dump(mode="json"),
-        settings_text=settings_text(trial.settings),
+        settings_text=NOT_IN_FILE
+        if trial.spec.engine == "imported"
+        else settings_text(trial.settings),
         validity=validity.verdict if validity else None,
         validity_reasons=validity.reasons if validity else (),
         failure=failure,

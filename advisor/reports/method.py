@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.evidence import Measurement, StudyEvidence
+from advisor.reported import LOOPS, failed_words, source_of
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import ConfigModel, EnvironmentSnapshot
 from gpuagent.wire.inside import (
@@ -13,9 +14,11 @@ from gpuagent.wire.inside import (
     KernelsResult,
     QuantisationResult,
 )
+from gpuagent.wire.parallel import TensorParallelResult
 from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
+    ImportedResult,
     KvCacheResult,
     ProfileResult,
     ServeResult,
@@ -48,6 +51,11 @@ _INSIDE: tuple[tuple[type[Measurement], str], ...] = (
         "Batches: decode steps over batch sizes, mixed prompts as they come and sorted in turn,"
         " prefill in chunks.",
     ),
+    (
+        TensorParallelResult,
+        "Tensor parallelism: groups of processes, one device each, by transformers' own plan;"
+        " prefill and decode of one sequence, answers against one device.",
+    ),
 )
 
 
@@ -55,7 +63,10 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
     """What was done, in the order in which a reader doubts it."""
     lines = []
     baselines = [r for t in evidence.trials if (r := t.measured(BaselineResult))]
-    if baselines:
+    imported = _first(evidence, ImportedResult)
+    if imported is not None:
+        lines += _imported(evidence, imported)
+    elif baselines:
         lines.append(_arrivals(baselines))
         lines += _warm_up(baselines)
         lines.append(_quality(baselines))
@@ -91,6 +102,9 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
             " a client that left, and its memory, are claimed from its own metrics alone."
         )
     lines += [text for kind, text in _INSIDE if _first(evidence, kind) is not None]
+    if imported is not None and not imported.requests:
+        lines.append("The file has only percentiles: there is no interval and no distribution.")
+        return _spaced(lines)
     for metric in dict.fromkeys(t.metric for t in evidence.spec.targets):
         definition = units.METRIC_DEFINITIONS[metric]
         lines.append(f"{units.METRIC_NAMES[metric]} is {definition}.")
@@ -100,7 +114,27 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
             " gaps between tokens), t intervals for means. A target counts as met or missed only"
             " where a test at that confidence says so."
         )
+    return _spaced(lines)
+
+
+def _spaced(lines: list[str]) -> tuple[str, ...]:
     return tuple(line.replace(" %", f"{units.NBSP}%") for line in lines)
+
+
+def _imported(evidence: StudyEvidence, result: ImportedResult) -> list[str]:
+    """Where the numbers come from, how the tool defines them, and what it does not tell."""
+    single = len(result.requests)
+    lines = [
+        f"Not measured by an agent, but {source_of(evidence)}: {result.sent:,} requests, "
+        f"{failed_words(result.failed)}, {LOOPS[result.loop]}.",
+        f"The file holds {single:,} single requests." if single else "The file holds only sums.",
+    ]
+    lines += [
+        f"{one.name} by the tool: {one.reason or one.definition}."
+        for one in result.metrics
+        if one.reason or one.definition
+    ]
+    return [*lines, *result.notes]
 
 
 def _first(evidence: StudyEvidence, kind: type[Measurement]) -> Measurement | None:
@@ -157,7 +191,7 @@ def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
     snapshot = results[-1].environment
     simulated = evidence.spec.engine == "simulated"
     lines = [("Device", _device(snapshot))]
-    if not simulated:
+    if not simulated and snapshot.host is not None:
         lines.append(("Host", _host(snapshot)))
     if snapshot.driver_version:
         lines.append(("Driver", snapshot.driver_version))
@@ -167,7 +201,7 @@ def environment_lines(evidence: StudyEvidence) -> list[tuple[str, str]]:
     if snapshot.threads is not None:
         lines.append(("Threads", str(snapshot.threads)))
     loaded = _first(evidence, BaselineResult)
-    if loaded is not None and not simulated:
+    if loaded is not None and snapshot.host is not None and not simulated:
         model = loaded.model
         parts = [model.architecture]
         if model.params is not None:
@@ -195,6 +229,8 @@ def _device(snapshot: EnvironmentSnapshot) -> str:
 
 def _host(snapshot: EnvironmentSnapshot) -> str:
     host = snapshot.host
+    if host is None:
+        return "not known"
     memory = units.memory(host.memory_bytes)
     return f"{host.cpu}, {host.logical_cores} logical cores, {memory}, {host.os}"
 
@@ -229,7 +265,10 @@ def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ..
     lines = ["Holds for this device, these software versions and this mix of lengths."]
     if isinstance(evidence.spec.model, ConfigModel):
         lines.append("Random weights: speed and memory are those of the model, quality is not.")
-    if evidence.spec.workload.request_rate_per_s is None:
+    if evidence.spec.engine == "imported":
+        lines.append("Whether the tool's own client was the bottleneck is not known.")
+        lines.append("Settings and engine are not in the file: nothing is said about them.")
+    elif evidence.spec.workload.request_rate_per_s is None:
         lines.append("Measured with one stream: latency under concurrent load is not known.")
     if verdict.verification in ("measured_once", "none") and verdict.recommended is not None:
         lines.append("The recommendation was measured once and not yet repeated against today's.")

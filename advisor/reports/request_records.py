@@ -42,7 +42,8 @@ def requests_csv(evidence: StudyEvidence) -> bytes:
 
 
 def _trial_rows(evidence: StudyEvidence, trial: TrialEvidence) -> Iterator[dict[str, Any]]:
-    basis = "simulated" if evidence.spec.engine == "simulated" else "measured"
+    engine = evidence.spec.engine
+    basis = engine if engine in ("simulated", "imported") else "measured"
     for run, side, records in _runs(trial):
         for number, record in enumerate(records, start=1):
             yield {

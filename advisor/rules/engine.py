@@ -14,6 +14,7 @@ from dataclasses import replace
 from advisor.candidates import best_candidate, recommended_settings
 from advisor.evidence import StudyEvidence
 from advisor.rules import RULES
+from advisor.rules.imported import what_to_run
 from advisor.rules.rule import Finding, Rule, Verdict
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ def evaluate(evidence: StudyEvidence, rules: Sequence[Rule] = RULES) -> list[Fin
         for index, rule in enumerate(rules)
         for finding in run_rule(rule, evidence if rule.sees_invalid else usable)
     ]
+    found = [(index, what_to_run(finding, evidence)) for index, finding in found]
     found.sort(key=_rank)
     kept = _without_contradictions(found, _recommended(evidence))
     return [row[1] for row in sorted(kept, key=_rank)]

@@ -45,6 +45,8 @@ def missing_trial(evidence: StudyEvidence, experiment: str) -> str:
     """How to get a trial of `experiment`: never the goal or the option that the study has."""
     what = f"{'An' if experiment[0] in 'aeiou' else 'A'} {experiment} trial"
     spec = evidence.spec
+    if spec.engine == "imported":
+        return f"{what}, in a study that an agent measures"
     chosen = {"profile": spec.profile, "robustness": spec.tests_robustness}
     if not chosen.get(experiment, spec.goal == "diagnose"):
         return (
@@ -70,8 +72,10 @@ def current_baseline(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineRe
 
 
 def current_start(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineResult] | None:
-    """`current_baseline` of an engine that really started: a simulated one loads no model."""
-    return current_baseline(evidence) if evidence.spec.engine != "simulated" else None
+    """`current_baseline` of an engine that really started: a simulated one loads no model, and of
+    an imported one nothing is known."""
+    started = evidence.spec.engine not in ("simulated", "imported")
+    return current_baseline(evidence) if started else None
 
 
 def server_counters(evidence: StudyEvidence) -> tuple[TrialEvidence, ServerCounters] | None:
@@ -155,6 +159,13 @@ def _longest(length: LengthSpec) -> int:
     if length.kind == "fixed":
         return length.mean
     return length.maximum or length.p95 or length.mean
+
+
+def rounded_context(fits: int, longest: int) -> int:
+    """The shortest power of two that holds the workload's longest request, where it fits; else
+    what fits."""
+    size = 1 << max(0, longest - 1).bit_length()
+    return size if longest <= size <= fits else fits
 
 
 def largest_cache(trial: TrialEvidence) -> tuple[int, int]:

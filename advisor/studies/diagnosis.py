@@ -14,6 +14,7 @@ from gpuagent.wire.inside import (
     QuantisationConfig,
     QuantMethod,
 )
+from gpuagent.wire.parallel import TensorParallelConfig
 from gpuagent.wire.trial import ExperimentConfig
 
 EXPERIMENTS = ("calibrate", "kernels", "attention", "quantisation", "batching")
@@ -50,6 +51,9 @@ def parts(spec: StudySpec, timing: Timing, context_limit: int) -> list[Part]:
         _quantisation(timing, prompt, gpu=gpu),
         _batching(spec, timing, prompt, context_limit, gpu=gpu),
     )
+    able = timing.device.experiments is None or "tensor_parallel" in timing.device.experiments
+    if gpu and timing.device.count > 1 and spec.model.kind != "config" and able:
+        return [*made, _tensor_parallel(timing, prompt)]
     return list(made)
 
 
@@ -131,6 +135,21 @@ def _quantisation(timing: Timing, prompt: int, *, gpu: bool) -> Part:
         config,
         START_S + len(config.methods) * one_s,
         72,
+    )
+
+
+def _tensor_parallel(timing: Timing, prompt: int) -> Part:
+    """Each size loads the model in processes of its own."""
+    sizes = tuple(size for size in (1, 2, 4, 8) if size <= timing.device.count)
+    config = TensorParallelConfig(sizes=sizes, input_tokens=min(64, prompt))
+    round_s = timing.prefill_s(config.input_tokens) + config.decode_steps * timing.step_s(64)
+    one_s = START_S + timing.load_s + (config.repeats + 1) * round_s
+    return Part(
+        "The model over several GPUs",
+        "Shows what splitting the model saves per token on this host's links, and in memory.",
+        config,
+        len(sizes) * one_s,
+        70,
     )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from advisor.accounts.models import Org
-from advisor.accounts.selectors import prices_of
 from advisor.catalog import (
     GpuSpec,
     PriceBasis,
@@ -31,6 +30,7 @@ from advisor.fleet.selectors import agents_of
 from advisor.measures import DTYPE_BYTES, median_s
 from advisor.shapes import ModelShape, ShapeError, shape_from_config
 from advisor.studies.models import Trial
+from advisor.studies.pricing import own_prices
 from advisor.studies.states import TrialState
 from gpuagent.request_metrics import request_metrics
 from gpuagent.wire import AgentHello
@@ -100,11 +100,6 @@ def request_of(*, org: Org, query: EstimateQuery) -> EstimateRequest:
     )
 
 
-def own_prices(org: Org) -> dict[str, float]:
-    """USD per GPU and hour that the organisation pays, by GPU."""
-    return {price.gpu: price.usd_per_gpu_hour for price in prices_of(org)}
-
-
 def device_of(machine: AgentHello | EnvironmentSnapshot) -> GpuSpec | None:
     """The device that trials on this machine run on; None for a GPU the catalogue lacks."""
     if machine.gpus:
@@ -113,6 +108,8 @@ def device_of(machine: AgentHello | EnvironmentSnapshot) -> GpuSpec | None:
         except UnknownNameError:
             return None
     host = machine.host
+    if host is None:
+        return None
     cores = host.physical_cores or host.logical_cores
     return cpu_host(memory_bytes=host.memory_bytes, cores=cores)
 

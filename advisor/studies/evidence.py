@@ -6,10 +6,12 @@ from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.shapes import ModelShape, ShapeError, shape_from_config
 from advisor.studies.intake import study_device
 from advisor.studies.models import Study, Trial
+from advisor.studies.pricing import own_prices
 
 
 def build_evidence(study: Study) -> StudyEvidence:
-    """Everything known about `study` now. Two queries: trials with results, the agent."""
+    """Everything known about `study` now: trials with results, the agent, prices of a GPU."""
+    device = study_device(study.spec, study.agent)
     trials = study.trials.select_related("result").order_by("ordinal")
     return StudyEvidence(
         study_id=str(study.pk),
@@ -17,10 +19,11 @@ def build_evidence(study: Study) -> StudyEvidence:
         name=study.name,
         spec=study.spec,
         shape=study_shape(study),
-        device=study_device(study.spec, study.agent),
+        device=device,
         trials=tuple(_trial(trial) for trial in trials),
         finished=study.is_terminal,
         cancelled=study.cancel_requested_at is not None,
+        prices=own_prices(study.org) if device is not None and device.kind == "gpu" else {},
     )
 
 

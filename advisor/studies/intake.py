@@ -22,6 +22,7 @@ from gpuagent.wire import (
     AgentHello,
     ConfigModel,
     HubModel,
+    ImportedModel,
     InventoryModel,
     LocalModel,
     SimulatedModel,
@@ -46,12 +47,14 @@ def check(*, org: Org, spec: StudySpec) -> Intake:
     agent = _agent(org, spec)
     config, field, notices = _config(spec, agent)
     shape = _shape(config, field, agent, spec) if config is not None else None
+    device = study_device(spec, agent)
+    _gpus(spec, device)
     return Intake(
         spec=spec,
         agent=agent,
         config=config,
         shape=shape,
-        device=study_device(spec, agent),
+        device=device,
         notices=notices,
     )
 
@@ -122,6 +125,17 @@ def _agent(org: Org, spec: StudySpec) -> Agent | None:
     return agent
 
 
+def _gpus(spec: StudySpec, device: DeviceFacts | None) -> None:
+    """Refuse more GPUs than there are: the server would say so after minutes."""
+    asked = spec.current.gpus
+    if device is not None and device.kind == "gpu" and asked > device.count:
+        raise _refuse(
+            "current.tensor_parallel",
+            f"These degrees take {asked} GPUs, and the agent has {device.count}. "
+            "Lower one of them.",
+        )
+
+
 def _config(
     spec: StudySpec, agent: Agent | None
 ) -> tuple[dict[str, Any] | None, str, tuple[str, ...]]:
@@ -143,6 +157,8 @@ def _config(
             known = ", ".join(sorted(MACHINES))
             raise _refuse("model.name", f"The simulator does not know this. It knows: {known}.")
         return None, "model.name", (_SIMULATED,)
+    if isinstance(model, ImportedModel):
+        raise _refuse("engine", "Imported results are kept on the import page, from their file.")
     raise TypeError(f"unknown kind of model: {type(model)}")
 
 

@@ -56,8 +56,8 @@ MAX_RUN_REQUESTS = 20
 # Grid and diagnosis may take this share of the budget each; the workload's own requests decide.
 GRID_SHARE = 0.08
 GRID_MAX_S = 90.0
-KV_SHARE = 0.12
-KV_MAX_S = 90.0
+KV_SHARE = 0.14
+KV_MAX_S = 125.0
 MEMORY_HEADROOM_FRAC = 0.9
 
 
@@ -251,13 +251,13 @@ def _kv_option(spec: StudySpec, timing: Timing) -> _Option:
         max(2, top),
     ]
     allowed_s = min(KV_MAX_S, KV_SHARE * spec.budget_s)
-    config = _kv_config(contexts, 8)
-    # 256 tokens are the least that says anything; then fewer steps.
+    tokens = _perplexity_tokens(timing) // 2
+    config = _kv_config(contexts, 8, tokens)
+    # Fewer steps first, then shorter contexts: 256 tokens are the least that says anything.
     while timing.kv_cache_s(config) - timing.load_s > allowed_s and contexts[-1] > 256:
-        contexts = contexts[:-1]
-        config = _kv_config(contexts, 8)
-    if timing.kv_cache_s(config) - timing.load_s > allowed_s:
-        config = _kv_config(contexts, 4)
+        if config.decode_steps == 4:
+            contexts = contexts[:-1]
+        config = _kv_config(contexts, 4, tokens)
     trial = PlannedTrial(
         role="diagnosis",
         title="KV cache on and off",
@@ -305,11 +305,13 @@ def _diagnosis(spec: StudySpec, timing: Timing) -> list[_Option]:
     ]
 
 
-def _kv_config(contexts: Sequence[int], steps: int) -> KvCacheConfig:
+def _kv_config(contexts: Sequence[int], steps: int, perplexity_tokens: int) -> KvCacheConfig:
     chosen = list(contexts)[-6:]
     if len(chosen) < 2:
         chosen = [max(1, chosen[0] // 2), chosen[0]]
-    return KvCacheConfig(context_tokens=tuple(chosen), decode_steps=steps)
+    return KvCacheConfig(
+        context_tokens=tuple(chosen), decode_steps=steps, perplexity_tokens=perplexity_tokens
+    )
 
 
 def _variants(spec: StudySpec, timing: Timing, config: BaselineConfig) -> list[_Option]:

@@ -21,6 +21,11 @@ DEFAULT_LAYERS = 24
 START_S = 12.0
 UNCACHED_STEPS = 2
 UNCACHED_MAX_S = 30.0
+# Of a kv_cache trial: forms and dtypes of the cache that run without further packages,
+# generations of its check for leaks, and prefills of one prompt with and without a cached prefix.
+_CACHE_FORMS = 5
+_CACHE_ROUNDS = 9
+_PREFIX_PREFILLS = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,8 @@ def speed_of(device: DeviceFacts, dtype: str) -> Speed:
     # 16-bit weights are converted on the fly by processors without matrix instructions for them;
     # between those and the others (2.5 and 7 GB/s, 135 M parameters on two cores).
     if dtype == "float32":
-        return Speed(9e9, 8e10, 0.25e-3, 4e8)
-    return Speed(4.5e9, 6e10, 0.25e-3, 4e8)
+        return Speed(9e9, 1.1e11, 0.25e-3, 4e8)
+    return Speed(4.5e9, 8e10, 0.25e-3, 4e8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +121,17 @@ class Timing:
         return total
 
     def kv_cache_s(self, config: KvCacheConfig) -> float:
-        """Few uncached steps a repeat, and at most half a minute of them per context."""
-        total = self.load_s
+        """Few uncached steps a repeat, and at most half a minute of them per context; then forms.
+
+        Forms and dtypes of the cache run at the longest context, and so does the reuse of a prefix.
+        The text is read once for each form but the static one.
+        """
+        longest = max(config.context_tokens)
+        rounds = config.repeats + 1
+        steps_s = rounds * config.decode_steps * self.step_s(longest, kv_cache=True)
+        total = self.load_s + self.prefill_s(longest) * (_CACHE_ROUNDS + _PREFIX_PREFILLS * rounds)
+        total += _CACHE_FORMS * (self.prefill_s(longest) + steps_s)
+        total += (_CACHE_FORMS - 1) * self.prefill_s(config.perplexity_tokens)
         for tokens in config.context_tokens:
             cached = (config.repeats + 1) * (
                 self.prefill_s(tokens) + config.decode_steps * self.step_s(tokens, kv_cache=True)

@@ -56,7 +56,7 @@ def load(
 
     Raises AgentError: model_unsupported, model_broken, model_unsafe, out_of_memory, config_error.
     """
-    config = _guarded("reading config.json", lambda: _read_config(resolved))
+    config = _guarded("reading config.json", lambda: read_config(resolved))
     tick()
     dtype = _dtype(settings, config)
     _refuse_if_too_large(resolved, config, dtype, device)
@@ -90,7 +90,7 @@ def count_on_meta(resolved: ResolvedModel) -> tuple[str, int]:
     Parameters that are tied count once. Knows every architecture that this transformers version
     knows. Raises AgentError for others, and for code of the model's own.
     """
-    config = _guarded(f"reading the config of {resolved.label}", lambda: _read_config(resolved))
+    config = _guarded(f"reading the config of {resolved.label}", lambda: read_config(resolved))
     with torch.device("meta"):
         skeleton = _guarded(
             f"building {resolved.label}",
@@ -111,7 +111,8 @@ def _guarded(doing: str, action: Callable[[], Any]) -> Any:
         raise as_agent_error(error, doing=doing, loading=True) from error
 
 
-def _read_config(resolved: ResolvedModel) -> Any:
+def read_config(resolved: ResolvedModel) -> Any:
+    """The transformers config of a folder or of bare fields. Runs no code of the model's own."""
     if resolved.folder is not None:
         arguments: dict[str, Any] = {"trust_remote_code": False}
         if resolved.gguf_file:

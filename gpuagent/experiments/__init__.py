@@ -19,6 +19,7 @@ EXPERIMENTS: dict[str, str] = {
     "quantisation": "gpuagent.experiments.quantisation:run",
     "robustness": "gpuagent.experiments.robustness:run",
     "serve": "gpuagent.experiments.serve:run",
+    "tensor_parallel": "gpuagent.experiments.tensor_parallel:run",
     "verify": "gpuagent.experiments.verify:run",
 }
 

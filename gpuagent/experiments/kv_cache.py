@@ -2,23 +2,26 @@
 
 Without a cache one step computes the whole context again, so its time grows with the context while
 the cached step's hardly does. The cache's own bytes are read from its tensors and can be compared
-with the formula 2 x layers x KV heads x head size x bytes per value.
+with the formula 2 x layers x KV heads x head size x bytes per value. Forms of the cache are timed,
+and judged by the perplexity of a text that is read back from them.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpuagent.engines.base import Engine, InProcessEngine
 from gpuagent.errors import AgentError
 from gpuagent.experiments.base import RunContext, bytes_quantity, median, timed
 from gpuagent.experiments.progress import Progress
+from gpuagent.experiments.quality import Score, measure_perplexity
 from gpuagent.experiments.requests import PromptSource
 from gpuagent.experiments.warmup import WarmUp, warm_up
 from gpuagent.wire import FailureReason, Quantity, Samples
 from gpuagent.wire.inside import CacheDetails
-from gpuagent.wire.trial import KvCacheConfig, KvCacheResult, KvPoint
+from gpuagent.wire.trial import KvCacheConfig, KvCacheResult, KvPoint, Perplexity
 
 # Uncached steps are long and alike: two for every repeat say as much as many.
 UNCACHED_STEPS = 2
@@ -65,7 +68,8 @@ def run(context: RunContext) -> KvCacheResult:
         message = f"engine: {engine.name} cannot decode without its cache"
         raise AgentError(FailureReason.CONFIG_ERROR, message)
     passage = context.load_text(None)
-    source = PromptSource(stream=engine.encode(passage.text), vocab_size=report.vocab_size)
+    stream = engine.encode(passage.text)
+    source = PromptSource(stream=stream, vocab_size=report.vocab_size)
     rng = random.Random(context.spec.seed)  # noqa: S311  prompts, nothing secret
     points = _points(context, config, report.max_context)
 
@@ -84,7 +88,21 @@ def run(context: RunContext) -> KvCacheResult:
     _measure_steps(context, config, engine, points, source, rng, progress)
     progress.enter("finish", "Measuring the cache's memory")
     released = _measure_memory(context, engine, points, source, rng)
-    details = _details(context, config, engine, points[-1].context_tokens, source, rng)
+
+    def quality(score: Score) -> tuple[Perplexity | None, str | None]:
+        return measure_perplexity(
+            engine,
+            report,
+            passage,
+            stream,
+            tokens=config.perplexity_tokens,
+            tick=context.tick,
+            score=score,
+        )
+
+    details = _details(
+        context, config, engine, source.take(points[-1].context_tokens, rng), quality
+    )
     return KvCacheResult(
         model=report.model,
         cold=warm.cold_start(report),
@@ -225,13 +243,19 @@ def _measure_memory(
     return Quantity(value=float(max(0, after - before)))
 
 
+def _details_tokens(config: KvCacheConfig, longest: int, max_context: int | None) -> int:
+    """The longest context, less where the decoded tokens would leave the model's own."""
+    if max_context is None:
+        return longest
+    return max(1, min(longest, max_context - config.decode_steps * (config.repeats + 1)))
+
+
 def _details(
     context: RunContext,
     config: KvCacheConfig,
     engine: Engine,
-    tokens: int,
-    source: PromptSource,
-    rng: random.Random,
+    prompt: Sequence[int],
+    quality: Callable[[Score], tuple[Perplexity | None, str | None]],
 ) -> CacheDetails | None:
     if not isinstance(engine, InProcessEngine):
         return None
@@ -239,8 +263,9 @@ def _details(
 
     return caches.measure(
         engine,
-        source.take(tokens, rng),
+        prompt,
         steps=config.decode_steps,
         repeats=config.repeats,
         tick=context.tick,
+        quality=quality,
     )

@@ -11,6 +11,9 @@ from gpuagent.wire.trial import Perplexity
 
 WINDOW_TOKENS = 512
 
+Score = Callable[[Sequence[int]], float]
+"""Token ids of one window -> negative log likelihood of all but the first, in nats."""
+
 
 def measure_perplexity(
     engine: Engine,
@@ -21,13 +24,14 @@ def measure_perplexity(
     tokens: int,
     tick: Tick,
     on_window: Callable[[int, int], None] = lambda done, total: None,
+    score: Score | None = None,
 ) -> tuple[Perplexity | None, str | None]:
     """(perplexity, None), or (None, why it was not measured).
 
     stream: the passage as token ids. The first `tokens` of them are cut into windows of
     WINDOW_TOKENS that share nothing; the first token of a window is context, not predicted.
     Windows of a fixed length make the value comparable between settings, not with published
-    numbers, which slide their window.
+    numbers, which slide their window. score: where it is not the engine's own.
     """
     if report.model.random_weights:
         return None, report.weights_reason or "random weights"
@@ -40,9 +44,10 @@ def measure_perplexity(
     if not windows:
         return None, "the text has fewer than two tokens"
     total_nll, predicted = 0.0, 0
+    score = score or engine.negative_log_likelihood
     for index, piece in enumerate(windows):
         tick()
-        total_nll += engine.negative_log_likelihood(piece)
+        total_nll += score(piece)
         predicted += len(piece) - 1
         on_window(index + 1, len(windows))
     mean = total_nll / predicted

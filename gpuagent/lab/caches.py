@@ -10,25 +10,42 @@ from typing import Any
 import torch
 
 from gpuagent.engines.base import InProcessEngine, Tick
+from gpuagent.experiments.quality import Score
 from gpuagent.lab.clock import synchronise
 from gpuagent.lab.kernels import FAILURES
 from gpuagent.wire import Quantity, Samples
 from gpuagent.wire.inside import CacheDetails, CacheDtype, CacheForm, PrefixReuse
+from gpuagent.wire.loaded import Perplexity
+
+Quality = Callable[[Score], tuple[Perplexity | None, str | None]]
+"""A perplexity with the given score of a window, or why there is none."""
 
 # Rounds of prefill and release; a leak of one cache a round shows clearly after these.
 ROUNDS = 8
 _SHARED_FRAC = 0.75
 # Stored types of the sweep; the model's own is left out, since that is the first form, "dynamic".
 DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
+# Tokens of a text that go through the model at once while a cache is judged: all before them are
+# read back from the cache, as a chunked prefill does it.
+QUALITY_CHUNK = 64
 
 
 def measure(
-    engine: InProcessEngine, prompt: Sequence[int], *, steps: int, repeats: int, tick: Tick
+    engine: InProcessEngine,
+    prompt: Sequence[int],
+    *,
+    steps: int,
+    repeats: int,
+    tick: Tick,
+    quality: Quality,
 ) -> CacheDetails:
-    """At the length of `prompt`. A form that does not run carries its reason."""
+    """At the length of `prompt`, which grows by `steps` in each of `repeats` + 1 rounds.
+
+    The first round warms up. What does not run carries its reason.
+    """
     module = engine.module
-    bench = _Bench(engine, prompt, steps, repeats, tick)
-    limit = len(prompt) + steps + 1
+    bench = _Bench(engine, prompt, steps, repeats, tick, quality)
+    limit = len(prompt) + steps * (repeats + 1)
     makers: tuple[tuple[Any, Callable[[], Any]], ...] = (
         ("dynamic", lambda: _dynamic(module)),
         ("static", lambda: _static(module, limit)),
@@ -96,37 +113,85 @@ class _Bench:
         steps: int,
         repeats: int,
         tick: Tick,
+        quality: Quality,
     ) -> None:
         self._module, self._name, self._device = engine.module, engine.cache_argument, engine.device
+        self._quality = quality
         self._ids = torch.tensor([list(prompt)], device=engine.device)  # [1, S]
         self._steps, self._repeats, self._tick = steps, repeats, tick
 
     def form(self, form: Any, make: Callable[[], Any]) -> CacheForm:
         seconds, size, reason = self._steps_of(make)
-        return CacheForm(form=form, seconds=seconds, cache_bytes=size, reason=reason)
+        value: Perplexity | None = None
+        missing: str | None = "it holds the same numbers as the growing cache"
+        if reason is not None:
+            missing = "it did not run"
+        elif form != "static":
+            value, missing = self._perplexity(make)
+        return CacheForm(
+            form=form,
+            seconds=seconds,
+            cache_bytes=size,
+            reason=reason,
+            perplexity=value,
+            perplexity_reason=missing,
+        )
 
     def dtype(self, name: str) -> CacheDtype:
         stored: torch.dtype = getattr(torch, name)
         seconds, size, reason = self._steps_of(lambda: cast(self._module, stored))
-        return CacheDtype(dtype=name, seconds=seconds, cache_bytes=size, reason=reason)
+        value: Perplexity | None = None
+        missing: str | None = "it did not run"
+        if reason is None:
+            value, missing = self._perplexity(lambda: cast(self._module, stored))
+        return CacheDtype(
+            dtype=name,
+            seconds=seconds,
+            cache_bytes=size,
+            reason=reason,
+            perplexity=value,
+            perplexity_reason=missing,
+        )
+
+    def _perplexity(self, make: Callable[[], Any]) -> tuple[Perplexity | None, str | None]:
+        try:
+            return self._quality(lambda window: self.negative_log_likelihood(window, make()))
+        except FAILURES as error:
+            return None, _first_line(error)
+
+    def negative_log_likelihood(self, window: Sequence[int], cache: Any) -> float:
+        """Of all tokens of `window` but the first, QUALITY_CHUNK at a time through `cache`."""
+        ids = torch.tensor([list(window)], device=self._device)  # [1, S]
+        total = 0.0
+        # The last token is only predicted.
+        for start in range(0, ids.shape[1] - 1, QUALITY_CHUNK):
+            self._tick()
+            stop = min(start + QUALITY_CHUNK, ids.shape[1] - 1)
+            output = self._module(
+                **{"input_ids": ids[:, start:stop], self._name: cache, "use_cache": True}
+            )
+            total += float(
+                torch.nn.functional.cross_entropy(
+                    output.logits[0].float(), ids[0, start + 1 : stop + 1], reduction="sum"
+                )
+            )
+        return total
 
     def _steps_of(self, make: Callable[[], Any]) -> tuple[Samples, Quantity, str | None]:
-        """Decode steps on fresh caches of `make`, their bytes, or why it did not run."""
+        """Decode steps after one prefill of a cache of `make`, its bytes, or why it did not run."""
         seconds: list[float] = []
         try:
-            for repeat in range(self._repeats + 1):
+            self._tick()
+            cache = make()
+            self._run(self._ids, cache)
+            for _ in range(self._repeats + 1):
                 self._tick()
-                cache = make()
-                self._run(self._ids, cache)
-                taken = [self._run(self._ids[:, -1:], cache) for _ in range(self._steps)]
-                # The first round warms up.
-                seconds += taken if repeat else []
+                seconds += [self._run(self._ids[:, -1:], cache) for _ in range(self._steps)]
             size = _bytes(cache)
         except FAILURES as error:
-            text = str(error).strip()
-            reason = text.splitlines()[0][:300] if text else type(error).__name__
-            return Samples(values=()), Quantity(reason="it did not run"), reason
-        return Samples(values=tuple(seconds)), Quantity(value=float(size)), None
+            return Samples(values=()), Quantity(reason="it did not run"), _first_line(error)
+        # The first round warms up.
+        return Samples(values=tuple(seconds[self._steps :])), Quantity(value=float(size)), None
 
     def prefix(self) -> PrefixReuse:
         shared = max(1, int(self._ids.shape[1] * _SHARED_FRAC))
@@ -156,6 +221,11 @@ class _Bench:
         return time.perf_counter() - began
 
 
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0][:300] if text else type(error).__name__
+
+
 def _held(
     engine: InProcessEngine, prompt: Sequence[int], tick: Tick
 ) -> tuple[tuple[float, ...], str | None]:
@@ -174,9 +244,13 @@ def _held(
 
 def _bytes(cache: Any) -> int:
     """Keys and values of all layers as allocated."""
-    found = 0
-    for layer in cache.layers:
-        for tensor in vars(layer).values():
-            if isinstance(tensor, torch.Tensor):
-                found += tensor.numel() * tensor.element_size()
-    return found
+    tensors = (t for layer in cache.layers for t in vars(layer).values())
+    return sum(_allocated(t) for t in tensors if isinstance(t, torch.Tensor))
+
+
+def _allocated(tensor: torch.Tensor) -> int:
+    """Bytes of a tensor. A quantised one claims the dtype it stands for, and holds packed parts."""
+    parts = getattr(tensor, "__tensor_flatten__", None)
+    if parts is None or type(tensor) is torch.Tensor:
+        return tensor.numel() * tensor.element_size()
+    return sum(_allocated(getattr(tensor, name)) for name in parts()[0])

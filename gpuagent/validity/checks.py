@@ -20,6 +20,7 @@ from gpuagent.validity.window import Observed
 from gpuagent.wire import EnvironmentSnapshot, GpuSample
 from gpuagent.wire.inside import InsideResult, samples_of
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
+from gpuagent.wire.parallel import TensorParallelResult
 from gpuagent.wire.robustness import RobustnessResult
 from gpuagent.wire.trial import (
     BaselineResult,
@@ -392,6 +393,9 @@ def _times_of(result: Measurements) -> Iterable[float]:
         yield from result.decode_step_s.values
     elif isinstance(result, InsideResult):
         for samples in samples_of(result):
+            yield from samples.values
+    elif isinstance(result, TensorParallelResult):
+        for samples in result.samples():
             yield from samples.values
     for request in _requests_of(result) or ():
         if request.token_s:

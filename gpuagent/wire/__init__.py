@@ -9,7 +9,14 @@ from gpuagent.wire.base import WIRE_VERSION, WireModel, parse_from_peer, wire_ve
 from gpuagent.wire.events import TrialEvent
 from gpuagent.wire.failure import FAILURES, Failure, FailureReason
 from gpuagent.wire.measure import Quantity, Samples
-from gpuagent.wire.model import ConfigModel, HubModel, LocalModel, ModelRef, SimulatedModel
+from gpuagent.wire.model import (
+    ConfigModel,
+    HubModel,
+    ImportedModel,
+    LocalModel,
+    ModelRef,
+    SimulatedModel,
+)
 from gpuagent.wire.settings import EngineSettings
 from gpuagent.wire.sla import SlaTarget
 from gpuagent.wire.study import StudySpec
@@ -31,6 +38,7 @@ __all__ = [
     "HostInfo",
     "HostSample",
     "HubModel",
+    "ImportedModel",
     "InventoryModel",
     "LengthSpec",
     "LocalModel",

@@ -72,9 +72,12 @@ class AgentHello(WireModel):
 
 
 class EnvironmentSnapshot(WireModel):
-    """Provenance of a result: a number without it cannot be compared with another."""
+    """Provenance of a result: a number without it cannot be compared with another.
 
-    host: HostInfo
+    host: None where another tool measured, whose file does not tell.
+    """
+
+    host: HostInfo | None
     gpus: tuple[GpuInfo, ...] = ()
     driver_version: Name | None = None
     device: Name

@@ -332,24 +332,32 @@ class BatchingResult(WireModel):
 
 
 class CacheForm(WireModel):
-    """Decode steps of one sequence with one implementation of the cache. reason: why not run."""
+    """Decode steps of one sequence with one implementation of the cache. reason: why not run.
+
+    perplexity: of a text whose later tokens read all earlier ones back from this cache; that of
+    "dynamic" is the reference. perplexity_reason: why there is none.
+    """
 
     form: Literal["dynamic", "static", "quantised"]
     seconds: Samples
     cache_bytes: Quantity
     reason: Text | None = None
+    perplexity: Perplexity | None = None
+    perplexity_reason: Text | None = None
 
 
 class CacheDtype(WireModel):
     """A growing cache stored in `dtype`, cast back for each step, as without a fused kernel.
 
-    seconds: decode steps of one sequence. reason: why it did not run.
+    seconds: decode steps of one sequence. reason: why it did not run. perplexity: as in CacheForm.
     """
 
     dtype: Name
     seconds: Samples
     cache_bytes: Quantity
     reason: Text | None = None
+    perplexity: Perplexity | None = None
+    perplexity_reason: Text | None = None
 
 
 class PrefixReuse(WireModel):

@@ -64,6 +64,18 @@ class SimulatedModel(WireModel):
         return f"{self.name} (simulated)"
 
 
+class ImportedModel(WireModel):
+    """A model as the file of another tool calls it; what it is, is not known here."""
+
+    kind: Literal["imported"] = "imported"
+    name: Name
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
 ModelRef = Annotated[
-    HubModel | LocalModel | ConfigModel | SimulatedModel, Field(discriminator="kind")
+    HubModel | LocalModel | ConfigModel | SimulatedModel | ImportedModel,
+    Field(discriminator="kind"),
 ]

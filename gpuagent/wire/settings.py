@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,7 +12,10 @@ from gpuagent.wire.base import WireModel
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Attention = Literal["auto", "eager", "sdpa"]
 KvDtype = Literal["auto", "fp8"]
-Engine = Literal["transformers", "simulated", "vllm", "sglang", "transformers_serve", "openai"]
+Engine = Literal[
+    "transformers", "simulated", "vllm", "sglang", "transformers_serve", "openai", "imported"
+]
+"""What runs the model; `imported`: another tool measured it, and nothing is run here."""
 
 MANAGED_SERVERS: tuple[Engine, ...] = ("vllm", "sglang", "transformers_serve")
 """Servers that the agent starts and stops itself."""
@@ -28,7 +32,10 @@ SERVING_KNOBS = (
 )
 """Knobs of a serving engine's scheduler; an engine in the agent's process has none of them."""
 
-SERVER_KNOBS = (*SERVING_KNOBS, "prefix_cache", "max_context", "tensor_parallel")
+PARALLEL_KNOBS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+"""How a server's model lies on its devices."""
+
+SERVER_KNOBS = (*SERVING_KNOBS, "prefix_cache", "max_context", *PARALLEL_KNOBS)
 """All knobs of a real server; the simulator has only the scheduler's."""
 
 
@@ -45,6 +52,8 @@ class EngineSettings(WireModel):
     take several steps. memory_share_frac: of device memory for the engine. kv_dtype: of the cache.
     cuda_graphs: replay captured steps. prefix_cache: reuse the cache of common beginnings.
     max_context: longest request in tokens. tensor_parallel: devices that share each layer.
+    pipeline_parallel: groups of devices, each with a part of the layers. data_parallel: copies of
+    the model behind one address. expert_parallel: a device holds whole experts, no slices of all.
     """
 
     dtype: Dtype = "auto"
@@ -60,6 +69,15 @@ class EngineSettings(WireModel):
     prefix_cache: bool | None = None
     max_context: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
+    pipeline_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
+    data_parallel: Annotated[int, Field(ge=1, le=1024)] | None = None
+    expert_parallel: bool | None = None
+
+    @property
+    def gpus(self) -> int:
+        """Devices that all copies of the model take together."""
+        degrees = (self.tensor_parallel, self.pipeline_parallel, self.data_parallel)
+        return math.prod(degree or 1 for degree in degrees)
 
     @property
     def serving_knobs(self) -> tuple[str, ...]:

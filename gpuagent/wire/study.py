@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from gpuagent.wire.base import WireModel
-from gpuagent.wire.model import ConfigModel, ModelRef, SimulatedModel
+from gpuagent.wire.model import ConfigModel, ImportedModel, ModelRef, SimulatedModel
 from gpuagent.wire.settings import (
     MANAGED_SERVERS,
     SERVER_KNOBS,
@@ -36,6 +36,8 @@ class StudySpec(WireModel):
     boundary: also find the highest rate that keeps the latency targets, for each configuration.
     robustness: also misuse the server on purpose, at the end. None: where the agent starts it; an
     endpoint is somebody else's and is tested only where that is asked for.
+    day_req_s: request rate of each equal slice of 24 hours, for the number of replicas through a
+    day; no trial is sent at these rates.
     """
 
     name: TypedName
@@ -50,6 +52,13 @@ class StudySpec(WireModel):
     endpoint: TypedName | None = None
     boundary: bool = False
     robustness: bool | None = None
+    day_req_s: (
+        Annotated[
+            tuple[Annotated[float, Field(ge=0, le=100_000)], ...],
+            Field(min_length=2, max_length=288),
+        ]
+        | None
+    ) = None
     budget_s: Annotated[PositiveSeconds, Field(le=7 * 86400)] = 3600
 
     @model_validator(mode="after")
@@ -57,6 +66,8 @@ class StudySpec(WireModel):
         """The simulator knows its own models and the scheduler's knobs; nothing else does."""
         if (self.engine == "simulated") != isinstance(self.model, SimulatedModel):
             raise ValueError("a model of kind simulated and the engine simulated go together")
+        if (self.engine == "imported") != isinstance(self.model, ImportedModel):
+            raise ValueError("a model of kind imported and the engine imported go together")
         if self.engine != "transformers" and (self.goal == "diagnose" or self.profile):
             raise ValueError(
                 f"the engine {self.engine} runs outside of the agent's process: there is nothing"
@@ -83,6 +94,7 @@ class StudySpec(WireModel):
                 *("max_batched_tokens", "memory_share_frac", "cuda_graphs"),
             ),
             "openai": (),
+            "imported": (),
         }
         plain = EngineSettings()
         wrong = [
@@ -109,6 +121,21 @@ class StudySpec(WireModel):
     def tests_robustness(self) -> bool:
         """Whether the study ends with a robustness test."""
         return self.engine in MANAGED_SERVERS if self.robustness is None else self.robustness
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Self:
+        kinds = {self.workload.input_tokens.kind, self.workload.output_tokens.kind}
+        if kinds & {"measured", "unknown"} and self.engine != "imported":
+            raise ValueError("a length is fixed or lognormal: others cannot be sent")
+        return self
+
+    @model_validator(mode="after")
+    def _day_fits(self) -> Self:
+        if self.day_req_s is not None and self.engine not in SERVERS:
+            raise ValueError(f"day_req_s is the load of a server, and {self.engine} is none")
+        if self.day_req_s is not None and max(self.day_req_s) <= 0:
+            raise ValueError("day_req_s needs at least one rate above 0")
+        return self
 
     @model_validator(mode="after")
     def _prefix_fits(self) -> Self:

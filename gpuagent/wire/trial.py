@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints, model_validator
 from gpuagent.wire.agent import EnvironmentSnapshot
 from gpuagent.wire.base import WIRE_VERSION, WireModel
 from gpuagent.wire.failure import Failure
+from gpuagent.wire.imported import ImportedConfig, ImportedMetric, Loop
 from gpuagent.wire.inside import (
     AttentionConfig,
     AttentionResult,
@@ -30,6 +31,7 @@ from gpuagent.wire.loaded import LoadedModel as LoadedModel
 from gpuagent.wire.loaded import Perplexity as Perplexity
 from gpuagent.wire.measure import Quantity, RequestRecord, Samples, Validity
 from gpuagent.wire.model import ModelRef
+from gpuagent.wire.parallel import TensorParallelConfig, TensorParallelResult
 from gpuagent.wire.robustness import RobustnessConfig, RobustnessResult
 from gpuagent.wire.serving import RateBoundary, ServeConfig, ServedEngine
 from gpuagent.wire.settings import Engine, EngineSettings
@@ -66,7 +68,11 @@ class BaselineConfig(WireModel):
 
 
 class KvCacheConfig(WireModel):
-    """Decode with and without the cache at growing context lengths."""
+    """Decode with and without the cache at growing context lengths.
+
+    perplexity_tokens: of the text that is read back from each form of the cache; 0 leaves quality
+    out.
+    """
 
     experiment: Literal["kv_cache"] = "kv_cache"
     context_tokens: Annotated[tuple[PositiveTokens, ...], Field(min_length=2, max_length=12)] = (
@@ -77,6 +83,7 @@ class KvCacheConfig(WireModel):
     )
     decode_steps: Annotated[int, Field(ge=2, le=512)] = 8
     repeats: Annotated[int, Field(ge=5, le=100)] = 5
+    perplexity_tokens: Annotated[int, Field(ge=0, le=300_000)] = 1024
 
 
 class VerifyConfig(WireModel):
@@ -122,8 +129,10 @@ ExperimentConfig = Annotated[
     | AttentionConfig
     | QuantisationConfig
     | BatchingConfig
+    | TensorParallelConfig
     | ServeConfig
-    | RobustnessConfig,
+    | RobustnessConfig
+    | ImportedConfig,
     Field(discriminator="experiment"),
 ]
 
@@ -219,6 +228,29 @@ class ServeResult(BaselineResult):
     streams: Annotated[int, Field(ge=1)] | None = None
     boundary: RateBoundary | None = None
     boundary_reason: Text | None = None
+
+
+class ImportedResult(BaselineResult):
+    """What another tool measured, as far as its file has it.
+
+    requests: empty where the file has only sums. sent: judged by the tool, `failed`
+    among them, None where it does not count them.
+    metrics: the tool's own sums, with its definitions. asked_rate_per_s: None for a closed loop or
+    "as fast as possible". hidden_tokens: chunks carried several tokens, so counting them says too
+    little. window_s: 0 where the file tells no duration.
+    """
+
+    experiment: Literal["imported"] = "imported"  # type: ignore[assignment]
+    loop: Loop
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    asked_rate_per_s: float | None = None
+    sent: Annotated[int, Field(ge=0)]
+    failed: Annotated[int, Field(ge=0)] | None
+    requests_per_s: Quantity
+    output_tok_s: Quantity
+    metrics: Annotated[tuple[ImportedMetric, ...], Field(max_length=8)]
+    hidden_tokens: bool = False
+    notes: Annotated[tuple[Text, ...], Field(max_length=20)] = ()
 
 
 class KvPoint(WireModel):
@@ -375,8 +407,10 @@ Measurements = Annotated[
     | AttentionResult
     | QuantisationResult
     | BatchingResult
+    | TensorParallelResult
     | ServeResult
-    | RobustnessResult,
+    | RobustnessResult
+    | ImportedResult,
     Field(discriminator="experiment"),
 ]
 

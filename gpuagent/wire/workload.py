@@ -16,9 +16,11 @@ class LengthSpec(WireModel):
     """Distribution of a length in tokens.
 
     fixed: always `mean`. lognormal: mean `mean` and 95th percentile `p95`, cut at `maximum`.
+    measured: of requests that another tool sent, whose mean is all that is kept. unknown: its file
+    does not tell, and `mean` says nothing.
     """
 
-    kind: Literal["fixed", "lognormal"] = "fixed"
+    kind: Literal["fixed", "lognormal", "measured", "unknown"] = "fixed"
     mean: Annotated[int, Field(ge=1, le=10_000_000)]
     p95: PositiveTokens | None = None
     maximum: PositiveTokens | None = None
@@ -32,6 +34,11 @@ class LengthSpec(WireModel):
             if not 1 < self.p95 / self.mean < 3.8:
                 raise ValueError("p95 must lie between 1 and 3.8 times the mean")
         return self
+
+    @property
+    def text(self) -> str:
+        """The mean, for a sentence."""
+        return "not known" if self.kind == "unknown" else f"{self.mean:,}"
 
 
 class Workload(WireModel):

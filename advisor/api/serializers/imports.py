@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
+from uuid import UUID
 
 from pydantic import Field
 
 from advisor.api.serializers.base import Answer
+from advisor.api.serializers.studies import study_urls
 from advisor.imports import ImportedMetric, ImportedStatus, ImportedTrial
+from advisor.studies.models import Study
 from gpuagent.wire.base import WireModel
 from gpuagent.wire.measure import Quantity
 from gpuagent.wire.sla import SlaTarget
+from gpuagent.wire.workload import Preset
 
 
 class ImportQuery(WireModel):
-    """content: the file's text. targets: what every benchmark in it is judged by."""
+    """content: the file's text. targets: what every benchmark in it is judged by.
+
+    keep: store each benchmark as a finished study, under `name`, with the scenario and the hardware
+    that the file does not tell.
+    """
 
     content: Annotated[str, Field(min_length=1)]
     targets: Annotated[tuple[SlaTarget, ...], Field(max_length=12)] = ()
+    keep: bool = False
+    name: Annotated[str, Field(max_length=100)] = ""
+    preset: Preset = "api"
+    hardware: Annotated[str, Field(max_length=100)] = ""
 
 
 class ImportedTrialAnswer(Answer):
@@ -46,16 +58,38 @@ class ImportedTrialAnswer(Answer):
     targets: list[ImportedStatus]
 
 
+class ImportedStudyAnswer(Answer):
+    """One benchmark as a study."""
+
+    id: UUID
+    number: int
+    name: str
+    dashboard: str
+
+
 class ImportAnswer(Answer):
-    """The benchmarks of the file in its order."""
+    """The benchmarks of the file in its order, and the studies that they were kept as."""
 
     trials: list[ImportedTrialAnswer]
+    studies: list[ImportedStudyAnswer]
 
 
 def import_answer(
     judged: Sequence[tuple[ImportedTrial, tuple[ImportedStatus, ...]]],
+    studies: Sequence[Study] = (),
 ) -> ImportAnswer:
-    return ImportAnswer(trials=[_trial(trial, statuses) for trial, statuses in judged])
+    return ImportAnswer(
+        trials=[_trial(trial, statuses) for trial, statuses in judged],
+        studies=[
+            ImportedStudyAnswer(
+                id=study.pk,
+                number=study.number,
+                name=study.name,
+                dashboard=study_urls(study).dashboard,
+            )
+            for study in studies
+        ],
+    )
 
 
 def _trial(trial: ImportedTrial, statuses: tuple[ImportedStatus, ...]) -> ImportedTrialAnswer:

@@ -14,7 +14,7 @@ from advisor.api.serializers.gpus import GpuAnswer, GpuPage, PriceRequest, gpu_a
 from advisor.api.wire_parser import parse_body
 from advisor.catalog import UnknownNameError, find_gpu, list_gpus
 from advisor.errors import NotFound
-from advisor.studies.estimating import own_prices
+from advisor.studies.pricing import own_prices
 
 
 class GpuList(APIView):

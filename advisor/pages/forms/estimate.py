@@ -153,7 +153,7 @@ def _payload(values: dict[str, Any], config: dict[str, Any] | None) -> dict[str,
         payload["config"] = config
     else:
         payload["model"] = values.get("model") or None
-    rates = [part for part in re.split(r"[,;\s]+", str(values.get("day_req_s") or "")) if part]
+    rates = split_rates(values.get("day_req_s"))
     peak = str(values.get("peak_rate") or "").strip()
     if rates:
         payload["day_req_s"] = rates
@@ -163,6 +163,11 @@ def _payload(values: dict[str, Any], config: dict[str, Any] | None) -> dict[str,
         except ValueError:
             payload["day_req_s"] = [peak]
     return payload
+
+
+def split_rates(text: str | None) -> list[str]:
+    """The rates of a day as they were typed, apart from each other."""
+    return [part for part in re.split(r"[,;\s]+", text or "") if part]
 
 
 def _devices(agents: list[Agent]) -> list[tuple[str, list[tuple[str, str]]]]:

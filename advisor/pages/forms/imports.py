@@ -5,9 +5,10 @@ from __future__ import annotations
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from advisor.imports import KEPT_BYTES, too_large
+from advisor.presets import PRESETS
 from gpuagent.wire.sla import SlaTarget, parse_target
 
-MOST_BYTES = 16 * 1024 * 1024
 MOST_TARGETS = 12
 
 
@@ -17,7 +18,7 @@ class ImportForm(forms.Form):
         max_length=500,
         help_text=_(
             "vllm bench serve (best with --save-detailed), guidellm or aiperf JSON, Locust CSV. "
-            "Up to 16 MiB. It is read and not kept."
+            "Up to 20 MB. Nothing of it is kept unless you say so."
         ),
         error_messages={"required": _("Choose a file."), "empty": _("The file is empty.")},
     )
@@ -31,10 +32,32 @@ class ImportForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 3, "class": "input", "spellcheck": "false"}),
     )
 
+    name = forms.CharField(
+        label=_("Name of the study"),
+        required=False,
+        max_length=100,
+        help_text=_("Only to keep it. Empty: the tool and its label."),
+        widget=forms.TextInput(attrs={"class": "input"}),
+    )
+    preset = forms.ChoiceField(
+        label=_("Scenario"),
+        required=False,
+        choices=[(name, name) for name in PRESETS],
+        initial="api",
+        widget=forms.Select(attrs={"class": "input"}),
+    )
+    hardware = forms.CharField(
+        label=_("Hardware"),
+        required=False,
+        max_length=100,
+        help_text=_("Results are compared only on hardware of the same name."),
+        widget=forms.TextInput(attrs={"class": "input"}),
+    )
+
     def clean_file(self) -> object:
         upload = self.cleaned_data["file"]
-        if upload.size > MOST_BYTES:
-            raise forms.ValidationError(_("The file is larger than 16 MiB: use the command line."))
+        if upload.size > KEPT_BYTES:
+            raise forms.ValidationError(too_large(upload.size))
         return upload
 
     def clean_targets(self) -> tuple[SlaTarget, ...]:

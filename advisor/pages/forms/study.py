@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from advisor.errors import InvalidInput
 from advisor.fleet.models import Agent
 from advisor.pages.forms import config_upload
+from advisor.pages.forms.estimate import split_rates
 from advisor.pages.forms.presets import form_presets
 from advisor.pages.forms.targets import MAX_TARGETS, TargetRow, target_rows
 from advisor.pages.language import SaidSelect
@@ -153,6 +154,15 @@ class StudyForm(forms.Form):
     prefix_cache = _select("Prefix cache", _OPEN_SWITCH)
     max_context = _number("Longest request", help_text=_ENGINES_CHOICE)
     tensor_parallel = _number("Tensor parallel", help_text=_ENGINES_CHOICE)
+    pipeline_parallel = _number("Pipeline parallel", help_text=_ENGINES_CHOICE)
+    data_parallel = _number("Data parallel", help_text=_ENGINES_CHOICE)
+    expert_parallel = _select("Expert parallelism", _OPEN_SWITCH)
+    day_req_s = _text(
+        "Rates through the day",
+        help_text="Requests a second, comma-separated, equal slices of 24 hours.",
+        css="input--mono",
+        **_HINT,
+    )
 
     def __init__(
         self,
@@ -258,21 +268,30 @@ class StudyForm(forms.Form):
             "agent": data["agent"] or None,
             "engine": self._engine(),
             "endpoint": (data["endpoint"] or None) if self._engine() == "openai" else None,
-            "boundary": data["boundary"] == "true" and self._engine() in (*SERVERS, "simulated"),
-            "robustness": _SWITCH.get(data["robustness"]) if self._engine() in SERVERS else None,
+            "boundary": data["boundary"] == "true"
+            and (self._serves() or self._engine() == "simulated"),
+            "robustness": _SWITCH.get(data["robustness"]) if self._serves() else None,
             "current": self._current(),
             "goal": data["goal"] or "optimise",
             "profile": data["profile"] == "true",
             "budget_s": budget * 60 if isinstance(budget, float) else budget,
+            "day_req_s": self._day(),
         }
 
     def _shared_prefix(self) -> float | str:
         """Of servers alone: the field is not shown for others."""
         text = self.cleaned_data["shared_prefix"]
-        if not text or self._engine() not in SERVERS:
+        if not text or not self._serves():
             return 0.0
         share = _float(text)
         return share / 100 if isinstance(share, float) else share
+
+    def _day(self) -> list[str] | None:
+        """Of servers alone: the field is not shown for others."""
+        return split_rates(self.cleaned_data["day_req_s"]) or None if self._serves() else None
+
+    def _serves(self) -> bool:
+        return self._engine() in SERVERS
 
     def _engine(self) -> str:
         if self.kind == "simulated":
@@ -292,6 +311,9 @@ class StudyForm(forms.Form):
                     "prefix_cache": _SWITCH.get(data["prefix_cache"]),
                     "max_context": data["max_context"] or None,
                     "tensor_parallel": data["tensor_parallel"] or None,
+                    "pipeline_parallel": data["pipeline_parallel"] or None,
+                    "data_parallel": data["data_parallel"] or None,
+                    "expert_parallel": _SWITCH.get(data["expert_parallel"]),
                 }
             if engine == "vllm":
                 real["threads"] = data["threads"] or None
@@ -397,6 +419,10 @@ _FIELDS = {
     "current.prefix_cache": "prefix_cache",
     "current.max_context": "max_context",
     "current.tensor_parallel": "tensor_parallel",
+    "current.pipeline_parallel": "pipeline_parallel",
+    "current.data_parallel": "data_parallel",
+    "current.expert_parallel": "expert_parallel",
+    "day_req_s": "day_req_s",
     "agent": "agent",
     "engine": "engine",
     "endpoint": "endpoint",

@@ -125,6 +125,8 @@ class ComparePage:
     """Charts over the whole width."""
     simulated: bool
     """Whether any of the numbers comes from the simulator."""
+    imported: bool
+    """Whether any of the numbers comes from another tool's file."""
 
 
 def compare_page(sides: tuple[Side, ...]) -> ComparePage:
@@ -153,6 +155,7 @@ def compare_page(sides: tuple[Side, ...]) -> ComparePage:
         charts=_charts(sides, names),
         wide=_wide(found, names),
         simulated=any(side.trial.spec.engine == "simulated" for side in sides),
+        imported=any(side.trial.spec.engine == "imported" for side in sides),
     )
 
 

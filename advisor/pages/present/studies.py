@@ -9,6 +9,7 @@ from typing import Any
 
 from advisor import units
 from advisor.pages.present.targets import Bullet, bullet, headroom_text
+from advisor.reported import AS_SENT
 from advisor.reports import words
 from advisor.rules.rule import Effect, Finding, Verdict
 from advisor.studies.models import Study
@@ -48,7 +49,8 @@ def _row(study: Study) -> StudyRow:
     tightest = _tightest(statuses)
     shown = tightest.target if tightest else (spec.targets[0] if spec.targets else None)
     rate = spec.workload.request_rate_per_s
-    traffic = f"{units.number(rate)} req/s" if rate else "1 stream"
+    alone = AS_SENT if spec.engine == "imported" else "1 stream"
+    traffic = f"{units.number(rate)} req/s" if rate else alone
     return StudyRow(
         study=study,
         kind=kind,
@@ -174,7 +176,7 @@ def effect_text(effect: Effect | None) -> tuple[str, str]:
     if effect is None:
         return "", ""
     sign = "+" if effect.change_frac > 0 else ""
-    name = units.METRIC_NAMES.get(effect.metric, effect.metric)
+    name = units.EFFECT_NAMES.get(effect.metric, effect.metric)
     note = f"{name}, {effect.basis}"
     if effect.low is not None and effect.high is not None:
         note += f", {units.percent(effect.low)} to {units.percent(effect.high)}"

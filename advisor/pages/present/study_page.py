@@ -18,6 +18,7 @@ from advisor.knobs import knob_name, knob_text
 from advisor.pages.present.studies import FindingFold, finding_folds, top_findings
 from advisor.pages.present.targets import TargetCell, target_cells
 from advisor.pages.present.trials import TrialsTable, trials_table
+from advisor.reported import how_to_prove
 from advisor.reports import words
 from advisor.reports.document import study_facts
 from advisor.reports.method import cancelled_note
@@ -63,6 +64,8 @@ class StudyPage:
     """Which trials were taken out of it."""
     failure: str
     """What stopped the study where no trial succeeded."""
+    only_sums: str
+    """What to run where an imported file has only percentiles, else ""."""
 
 
 def study_page(study: Study) -> StudyPage:
@@ -108,6 +111,7 @@ def build(view: StudyView) -> StudyPage:
         ordinals={t.trial_id: t.ordinal for t in evidence.trials},
         cancelled=cancelled_note(evidence),
         failure=_failure(view),
+        only_sums=how_to_prove(evidence),
     )
 
 
@@ -134,6 +138,8 @@ def _best(view: StudyView) -> str:
     best = view.verdict.best
     if best is None:
         return ""
+    if view.evidence.spec.engine == "imported":
+        return "imported result"
     if view.verdict.current is not None and best.trial_id == view.verdict.current.trial_id:
         return "current settings"
     return f"trial {best.ordinal}"

@@ -71,7 +71,7 @@ def _cell(status: TargetStatus, current: TargetStatus | None) -> TargetCell:
         headroom=headroom_text(status),
         reason=status.reason,
         n_text=f"n = {status.n:,}"
-        if status.n and status.basis in ("measured", "simulated")
+        if status.n and status.basis in ("measured", "simulated", "imported")
         else "",
         current=units.metric(target.metric, current.value) if apart and current else None,
         current_kind=current_kind,
@@ -85,7 +85,8 @@ def _range(status: TargetStatus) -> str:
     if status.basis == "exact":
         return "exact"
     if status.low is None or status.high is None:
-        return "no interval: measured once"
+        imported = status.basis == "imported"
+        return "no interval: reported by the tool" if imported else "no interval: measured once"
     low, _, low_unit = units.metric(status.target.metric, status.low).partition(units.NBSP)
     high, _, high_unit = units.metric(status.target.metric, status.high).partition(units.NBSP)
     if low_unit == high_unit:

@@ -176,6 +176,9 @@ def metric_lines(trial: TrialEvidence, evidence: StudyEvidence) -> tuple[MetricL
     judged = {s.target.metric: s for s in target_statuses(trial, evidence.spec)}
     lines = [_metric_line(trial, metric, judged.get(metric)) for metric in _LATENCIES]
     delay = metrics.queue_s
+    if trial.spec.engine == "imported" and not delay.any():
+        # The file does not tell when requests were due, so this is no measured zero.
+        return tuple(lines)
     cells = tuple(units.seconds(float(np.quantile(delay, q))) for q in (0.5, 0.9, 0.95, 0.99))
     mean = units.seconds(float(delay.mean()))
     lines.append(MetricLine("Send delay", mean, cells, DASH, DASH, "", ""))
@@ -422,6 +425,8 @@ def environment_table(trial: TrialEvidence, evidence: StudyEvidence) -> tuple[En
 
 def _flat(snapshot: EnvironmentSnapshot) -> dict[str, str]:
     host = snapshot.host
+    if host is None:
+        return {"Device": snapshot.device} | snapshot.versions
     flat = {
         "Device": snapshot.device,
         "Host": host.hostname,

@@ -31,7 +31,7 @@ def metric(value: float | None, name: str) -> str:
 
 @register.filter
 def metric_name(name: str) -> str:
-    return units.METRIC_NAMES.get(name, name)
+    return units.EFFECT_NAMES.get(name, name)
 
 
 @register.filter

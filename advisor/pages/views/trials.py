@@ -19,9 +19,10 @@ from advisor.errors import Conflict
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.fleet.selectors import telemetry_window
 from advisor.pages.access import actor_of, reading, writing
-from advisor.pages.present import served, telemetry
+from advisor.pages.present import imported, served, telemetry
 from advisor.pages.present import trials as present
 from advisor.pages.present.profiles import profile_page
+from advisor.reported import how_to_prove
 from advisor.reports import words
 from advisor.reports.robustness import robustness_of
 from advisor.studies.evidence import build_evidence
@@ -49,8 +50,10 @@ _CHARTS = {
     "attention": ("attention-time",),
     "quantisation": ("format-tradeoff",),
     "batching": ("batch-scaling",),
+    "tensor_parallel": ("tensor-parallel",),
     "serve": ("ttft-spread", "itl-spread"),
     "verify": ("ttft-spread", "itl-spread"),
+    "imported": ("ttft-spread", "itl-spread"),
 }
 
 _MEMORY_CHARTS = {"kv_cache": ("kv-memory", "kv-blocks"), "attention": ("attention-memory",)}
@@ -70,7 +73,7 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
         return HttpResponse(status=200, headers={"HX-Refresh": "true"})
     first = "kernels" if seen.spec.experiment in ("profile", "kernels") else "timing"
     tab = request.GET.get("tab", first)
-    tabs = _tabs(seen)
+    tabs, read = _tabs(seen), imported.imported_of(seen)
     tab = tab if tab in tabs else first
     context = {
         "trial": trial,
@@ -81,9 +84,10 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
         "tab": tab,
         "status": words.TRIALS[trial.state],
         "headline": present.trial_headline(seen, evidence),
-        "facts": present.facts(seen),
+        "facts": imported.facts(seen, read) if read else present.facts(seen),
+        "imported": read,
         "validity": words.VALIDITIES[seen.result.validity.verdict] if seen.result else None,
-        "samples": present.sample_line(seen),
+        "samples": "" if read and not read.requests else present.sample_line(seen),
         "percent": round((trial.done_frac or 0.0) * 100, 1),
     }
     section = _SECTIONS.get(tab)
@@ -93,7 +97,9 @@ def trial_detail(request: HttpRequest, trial_id: UUID) -> HttpResponse:
 
 
 def _tabs(seen: TrialEvidence) -> dict[str, Any]:
-    """Sections of a server only where one was measured."""
+    """Sections of a server only where one was measured, of a device only where one was watched."""
+    if imported.imported_of(seen):
+        return {name: TABS[name] for name in imported.TABS}
     absent = set()
     if not served.has_server(seen):
         absent.add("server")
@@ -122,6 +128,15 @@ def trial_cancel_view(request: HttpRequest, trial_id: UUID) -> HttpResponse:
 def _timing(trial: Trial, seen: TrialEvidence, evidence: StudyEvidence) -> dict[str, Any]:
     if seen.result is None:
         return {}
+    read = imported.imported_of(seen)
+    if read is not None:
+        return {
+            "metrics": present.metric_lines(seen, evidence),
+            "sums": imported.sum_lines(read),
+            "quantities": imported.quantity_lines(read),
+            "only_sums": how_to_prove(evidence),
+            "charts": _drawn(_CHARTS, seen, evidence),
+        }
     return {
         "metrics": present.metric_lines(seen, evidence),
         "comparisons": present.comparison_lines(seen),

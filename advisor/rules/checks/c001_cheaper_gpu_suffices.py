@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from advisor import units
@@ -35,7 +36,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if device is None or device.kind != "gpu" or spec is None or request is None or not targets:
         missing = "A GPU of the catalogue, a readable config, and a latency or throughput target"
         return not_applicable(ID, "GPUs are not compared", missing)
-    price = price_basis(spec)
+    prices = evidence.prices
+    price = price_basis(spec, overrides=prices)
     if price is None:
         return not_applicable(ID, f"No price is known for {spec.name}", "A price of the GPU in use")
     needed = needed_concurrency(evidence)
@@ -52,7 +54,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     cheaper = [
         (cost, option)
         for option in options
-        if (cost := _hourly(option)) is not None and cost < now and _keeps(option.estimate, targets)
+        if (cost := _hourly(option, prices)) is not None
+        and cost < now
+        and _keeps(option.estimate, targets)
     ]
     if not cheaper:
         item = EvidenceItem(
@@ -68,10 +72,10 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     return [_finding(spec, now, price.basis, own, cost, best, left_out)]
 
 
-def _hourly(option: GpuOption) -> float | None:
+def _hourly(option: GpuOption, prices: Mapping[str, float]) -> float | None:
     """USD per hour of one copy on a GPU that the predictor was fitted on."""
     found = option.estimate
-    price = price_basis(option.gpu)
+    price = price_basis(option.gpu, overrides=prices)
     if found is None or price is None or option.tp is None or not found.fits:
         return None
     if found.basis != "calibrated" or found.domain in ("new_hardware", "roofline"):
@@ -157,7 +161,8 @@ RULE = Rule(
     failing_title="Try a cheaper GPU",
     why="A GPU that is faster than the targets ask is paid for every hour and used in none.",
     how_measured="Calibrated prediction of the model and load on every GPU of the catalogue at its "
-    "smallest group that fits; median on-demand prices seen on a date.",
+    "smallest group that fits; the organisation's own prices, else median on-demand prices seen on "
+    "a date.",
     threshold="Fails when a measured GPU costs less per hour and the pessimistic end of its "
     "prediction keeps every target.",
     source="prices and predictor of the catalogue (docs/prediction.md)",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from advisor import units
-from advisor.estimates.memory import smallest_tp
 from advisor.evidence import StudyEvidence
-from advisor.measures import resolved_dtype
+from advisor.rules.checks._parallel import hosts_split, smallest_split, split_change, within_layers
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     current_baseline,
@@ -42,51 +41,58 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         )
         title = "By the formula the model does not fit one GPU, but it runs"
         return plain(ID, Verdict.INFORMATIVE, title, item)
-    size = smallest_tp(
-        shape,
-        spec,
-        dtype="auto" if shape.quant is not None else resolved_dtype(evidence.spec.current, shape),
-        engine="transformers",
-        context=longest,
-        limit=max(device.count, spec.gpus_per_node),
-    )
-    split = predict(evidence, context=longest, tp=size) if size is not None else None
+    split = smallest_split(evidence, shape, spec)
+    found = predict(evidence, context=longest, tp=split.tp, pp=split.pp) if split else None
     item = EvidenceItem(
         text=f"One GPU: {alone.memory.reason} (predicted)",
         value=float(alone.memory.total),
         unit="B",
     )
-    if size is None or split is None:
+    hosts = hosts_split(evidence, shape, spec) if split is None else None
+    if hosts is not None:
+        title = f"Use {hosts.pp} hosts of {hosts.tp} GPUs: no single one holds the model"
+        text = f"Serve with {hosts.text}, a stage on each host, or store the weights in fewer bits."
+        return [_failing(title, Change(text=text), item)]
+    if split is None or found is None:
         title = f"Use a larger GPU: no group of {spec.gpus_per_node} of these holds the model"
         text = "Store the weights in fewer bits, or choose a GPU with more memory."
-        return [_failing(title, text, item)]
+        return [_failing(title, Change(text=text), item)]
+    size = split.gpus
     each = EvidenceItem(
-        text=f"On {size} GPUs each needs {units.memory(split.memory.total)} of "
-        f"{units.memory(split.memory.usable)} (predicted)",
-        value=float(split.memory.total),
+        text=f"On {size} GPUs each needs {units.memory(found.memory.total)} of "
+        f"{units.memory(found.memory.usable)} (predicted)",
+        value=float(found.memory.total),
         unit="B",
     )
     if size > device.count:
         title = f"Use {size} GPUs: the model needs them and the host has {device.count}"
         text = f"Choose a host with {size} GPUs, or store the weights in fewer bits."
-        return [_failing(title, text, item, each)]
+        return [_failing(title, Change(text=text), item, each)]
+    within = within_layers(evidence, shape, spec)
+    why = (
+        ""
+        if split.pp == 1
+        else " No tensor parallel size that holds it divides the heads."
+        if within is None
+        else " The link between the GPUs is too slow to split within the layers."
+    )
     return [
         _failing(
             f"Split the model over {size} GPUs: it does not fit on one",
-            f"Serve with tensor parallel size {size}.",
+            split_change(evidence, f"Serve with {split.text}.{why}", split),
             item,
             each,
         )
     ]
 
 
-def _failing(title: str, text: str, *items: EvidenceItem) -> Finding:
+def _failing(title: str, change: Change, *items: EvidenceItem) -> Finding:
     return Finding(
         rule_id=ID,
         verdict=Verdict.FAIL,
         title=title,
         evidence=items,
-        change=Change(text=text),
+        change=change,
         confidence="medium",
         confidence_reason="predicted from the config and the driver's memory",
     )
@@ -100,13 +106,13 @@ RULE = Rule(
     failing_title="Split the model over GPUs",
     why="A model that does not fit one GPU can run on several, each with a part of every layer. "
     "The smallest size that holds it communicates least.",
-    how_measured="The memory budget of one GPU and of the tensor-parallel sizes that divide the "
-    "heads.",
+    how_measured="The memory budget of one GPU, of the tensor-parallel sizes that divide the "
+    "heads, and of pipelines where none does or the link is too slow.",
     threshold="Fails when one GPU does not hold the weights and the longest request, and none was "
     "measured to do so.",
     source="memory budget (docs/prediction.md)",
     when_not="When fewer bits per weight make it fit: one GPU needs no links.",
     needs=("a GPU of the catalogue", "a readable config"),
-    knobs=(),
+    knobs=("tensor_parallel", "pipeline_parallel"),
     check=check,
 )

@@ -6,14 +6,9 @@ from collections.abc import Sequence
 
 from advisor.estimates.memory import allowed_tp, tp_problem
 from advisor.evidence import StudyEvidence
+from advisor.rules.checks._parallel import smallest_split, split_needed
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import (
-    current_baseline,
-    longest_tokens,
-    not_applicable,
-    plain,
-    predict,
-)
+from advisor.rules.support import device_spec, not_applicable, plain
 
 ID = "tensor-parallel-heads"
 
@@ -31,14 +26,17 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if problem is None:
         title = f"The heads divide over all {device.count} GPUs"
         return plain(ID, Verdict.PASS, title, item)
-    alone = predict(evidence, context=longest_tokens(evidence.spec.workload))
-    ran = current_baseline(evidence) is not None
-    needed = alone is not None and not alone.memory.fits and not ran
+    needed, spec = split_needed(evidence), device_spec(evidence)
+    split = smallest_split(evidence, shape, spec) if needed and spec is not None else None
+    pipeline = f"pipeline parallel size {device.count}" if split is None else split.text
     sizes = [size for size in allowed_tp(shape, device.count) if size > 1 or not needed]
     return [
         Finding(
             rule_id=ID,
-            verdict=Verdict.FAIL if needed else Verdict.INFORMATIVE,
+            # Where layers are split anyway, no size has to divide the heads.
+            verdict=Verdict.FAIL
+            if needed and (not sizes or split is None or split.pp == 1)
+            else Verdict.INFORMATIVE,
             title=f"{_advice(sizes)}: {device.count} does not divide the heads",
             summary=f"{problem[:1].upper()}{problem[1:]}.",
             evidence=(item,),
@@ -48,7 +46,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
                 if sizes and max(sizes) > 1
                 else "Run one replica per GPU."
                 if sizes
-                else f"Use pipeline parallel size {device.count}, or one larger GPU."
+                else f"Use {pipeline}, or one larger GPU."
             ),
             confidence="high",
             confidence_reason="engines refuse other sizes at start",

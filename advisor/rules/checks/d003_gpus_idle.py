@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from advisor.evidence import StudyEvidence
-from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.checks._parallel import copies_change, split_of
+from advisor.rules.rule import Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     current_baseline,
     hurts,
@@ -11,6 +12,7 @@ from advisor.rules.support import (
     not_applicable,
     plain,
 )
+from gpuagent.wire.settings import MANAGED_SERVERS
 
 ID = "gpus-idle"
 
@@ -21,44 +23,56 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         missing = "A valid baseline on a host with two GPUs or more"
         return not_applicable(ID, "There is no second GPU", missing)
     trial, result = found
-    used = result.model.device
+    where = result.model.device
+    if evidence.spec.engine in MANAGED_SERVERS:
+        # A server tells no devices: it takes as many as its degrees say.
+        used, each = trial.settings.gpus, split_of(trial.settings).gpus
+        where = "one GPU" if used == 1 else f"{used} GPUs"
+    elif where.startswith("cuda:"):
+        used = each = 1
+    else:
+        used = each = device.count
     item = EvidenceItem(
-        text=f"The model ran on {used}; the host has {device.count} × {device.name}",
+        text=f"The model ran on {where}; the host has {device.count} × {device.name}",
         value=device.count,
         trial_id=trial.trial_id,
     )
-    if not used.startswith("cuda:") or used == "cuda":
-        return plain(ID, Verdict.PASS, f"The model uses {used}", item)
-    idle = device.count - 1
+    idle, copies = device.count - used, device.count // each
+    if idle <= 0:
+        return plain(ID, Verdict.PASS, f"The model uses {where}", item)
     title = f"{idle} of {device.count} GPUs are idle"
     targets = {target.metric for target in evidence.spec.targets}
     rate = evidence.spec.workload.request_rate_per_s
     short = hurts(evidence, "output_tok_s", *(("ttft_s", "e2e_s") if rate else ()))
-    if not short or not (rate or not targets or "output_tok_s" in targets):
+    more = copies * each / used - 1
+    if more <= 0 or not short or not (rate or not targets or "output_tok_s" in targets):
         return plain(ID, Verdict.INFORMATIVE, title, item)
     return [
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL,
-            title=f"Run a replica on every GPU: {title}",
-            summary="A model that fits one GPU gains most from copies: they share nothing, so they "
-            "wait for nothing.",
+            title=f"Run a replica on every GPU: {title}"
+            if each == 1
+            else f"Run more replicas: {title}",
+            summary="Copies on GPUs that do nothing share nothing with the first, so they wait for "
+            "nothing.",
             evidence=(item,),
-            change=Change(
-                text=f"Start {device.count} replicas behind a load balancer (data parallel size "
-                f"{device.count})."
+            change=copies_change(
+                evidence,
+                f"Start {copies} replicas behind a load balancer (data parallel size {copies}).",
+                copies,
             ),
             effect=Effect(
                 metric="output_tok_s",
-                change_frac=float(idle),
+                change_frac=more,
                 low=0.0,
-                high=float(idle),
+                high=more,
                 basis="modelled",
                 better=True,
             ),
             confidence="medium",
             confidence_reason="copies scale with load; one stream alone gets no faster",
-            gain=modelled_gain(evidence, {"output_tok_s": float(idle)}),
+            gain=modelled_gain(evidence, {"output_tok_s": more}),
         )
     ]
 
@@ -70,12 +84,13 @@ RULE = Rule(
     title="Every GPU of the host works",
     failing_title="Run a replica on every GPU",
     why="GPUs that do nothing cost as much as those that work.",
-    how_measured="The device that the engine reports against the GPUs of the host.",
+    how_measured="The device that the engine reports, of a server the degrees that it was started "
+    "with, against the GPUs of the host.",
     threshold="Fails when a throughput target, or latency at a rate, is not met and GPUs are idle; "
     "told else.",
     source="definition of idle",
     when_not="When other services own the other GPUs.",
     needs=("a valid baseline on a host with two GPUs or more",),
-    knobs=(),
+    knobs=("data_parallel",),
     check=check,
 )

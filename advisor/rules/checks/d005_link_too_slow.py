@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from advisor import units
-from advisor.estimates.roofline import Placement, Roofline, StepFloor
 from advisor.evidence import StudyEvidence
-from advisor.measures import resolved_dtype
-from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import (
-    current_baseline,
-    device_spec,
-    longest_tokens,
-    not_applicable,
-    plain,
-    predict,
+from advisor.rules.checks._parallel import (
+    Split,
+    link_share,
+    smallest_split,
+    split_change,
+    split_needed,
+    within_layers,
 )
+from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import device_spec, not_applicable, plain
 from advisor.thresholds import LINK_MAX_SHARE
 
 ID = "link-too-slow"
@@ -25,30 +24,33 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if device is None or device.kind != "gpu" or device.count < 2 or spec is None or shape is None:
         missing = "A host with two GPUs or more of the catalogue, and a readable config"
         return not_applicable(ID, "There is no link between GPUs", missing)
-    count, tokens = device.count, evidence.spec.workload.input_tokens.mean
-    dtype = "auto" if shape.quant is not None else resolved_dtype(evidence.spec.current, shape)
-    roofline = Roofline(shape, Placement(spec, gpus=count, tp=count, dtype=dtype))
-    floor = roofline.prefill(tokens)
-    measured = device.ceilings.rate("all_reduce") if device.ceilings is not None else None
-    # The ring factor is in the model's bytes; the calibrated rate counts one buffer.
-    plain_bytes = roofline.comm_bytes(tokens) / (2 * (count - 1) / count)
-    comm_s = plain_bytes / measured if measured else floor.comm_s
-    busy_s = _busy_s(floor)
-    share = comm_s / (comm_s + busy_s) if comm_s + busy_s > 0 else 0.0
-    basis = "calibrated all-reduce" if measured else "link of the data sheet"
+    tokens, needed = evidence.spec.workload.input_tokens.mean, split_needed(evidence)
+    # Where the model must be split, by the size that holds it: the same one that is advised.
+    within = within_layers(evidence, shape, spec) if needed else None
+    count = within.tp if within is not None and within.tp > 1 else device.count
+    link = link_share(evidence, shape, spec, count)
+    share = link.share
     item = EvidenceItem(
-        text=f"Prefill of {tokens:,} tokens on {count} GPUs: at least {units.seconds(busy_s)} of "
-        f"work and {units.seconds(comm_s)} of all-reduce ({basis}), {units.percent(share)} "
+        text=f"Prefill of {tokens:,} tokens on {count} GPUs: at least "
+        f"{units.seconds(link.busy_s)} of work and {units.seconds(link.comm_s)} of all-reduce "
+        f"({link.basis}), {units.percent(share)} "
         "(modelled)",
         value=share,
         unit="share",
     )
-    if share <= LINK_MAX_SHARE.value:
+    if share > LINK_MAX_SHARE.value and not link.slow:
+        title = f"By data sheets the link may take {units.percent(share)} of a split prefill"
+        summary = (
+            "Kernels reach less than the stated arithmetic, so it is less than that. A calibration "
+            "of this host measures the link."
+        )
+        return plain(ID, Verdict.CANNOT_TELL, title, item, summary=summary)
+    if not link.slow:
         title = f"The link takes {units.percent(share)} of a split prefill"
         return plain(ID, Verdict.PASS, title, item)
-    alone = predict(evidence, context=longest_tokens(evidence.spec.workload))
-    ran = current_baseline(evidence) is not None
-    needed = alone is not None and not alone.memory.fits and not ran
+    split = smallest_split(evidence, shape, spec) if needed else None
+    layers = split if split is not None and split.pp > 1 else Split(1, count)
+    text = f"Use {layers.text} instead of tensor parallelism, GPUs with NVLink, or one larger GPU."
     return [
         Finding(
             rule_id=ID,
@@ -58,19 +60,12 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             summary="Tensor parallelism sends every token's activations twice per layer, a "
             "pipeline once per stage.",
             evidence=(item,),
-            change=Change(
-                text=f"Use pipeline parallel size {count} instead of tensor parallelism, GPUs "
-                "with NVLink, or one larger GPU."
-            ),
-            confidence="medium" if measured else "low",
+            change=split_change(evidence, text, layers) if needed else Change(text=text),
+            confidence="medium" if link.measured else "low",
             confidence_reason="work at the data sheet's rates; real kernels take longer, which "
             "makes the link matter less",
         )
     ]
-
-
-def _busy_s(floor: StepFloor) -> float:
-    return max(floor.memory_s, floor.compute_s + floor.attention_s)
 
 
 RULE = Rule(
@@ -84,10 +79,10 @@ RULE = Rule(
     how_measured="Bytes of the all-reduces of a prefill over the calibrated rate of this host (or "
     "the data sheet's link), against the floor of its work.",
     threshold=f"Fails above {LINK_MAX_SHARE.value:.0%} of prefill when the model must be split; "
-    "told else.",
+    "told else. With links between the GPUs and no calibration of them it cannot tell.",
     source=LINK_MAX_SHARE.source,
     when_not="Decode of few sequences: its messages are small, and latency of the link counts.",
     needs=("a host with two GPUs or more", "a readable config"),
-    knobs=(),
+    knobs=("tensor_parallel", "pipeline_parallel"),
     check=check,
 )

@@ -2,49 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor import units
-from advisor.evidence import StudyEvidence
+from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import current_baseline, not_applicable, plain
 from advisor.targets import trial_metrics
+from gpuagent.wire.trial import BaselineResult, ImportedResult
 
 ID = "requests-failed"
+_OTHER_FILE = "A result that counts them: newer versions of the tool do"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
     found = current_baseline(evidence)
-    metrics = trial_metrics(found[0]) if found is not None else None
-    if found is None or metrics is None or metrics.sent == 0:
+    counts = _counts(*found) if found is not None else None
+    if found is None or counts is None or counts.sent == 0:
         missing = "A valid baseline with requests"
         return not_applicable(ID, "No requests were sent", missing)
+    if counts.failed is None:
+        return not_applicable(ID, "The file does not count failed requests", _OTHER_FILE)
     trial_id = found[0].trial_id
-    if metrics.failed == 0:
+    sent, failed = counts.sent, counts.failed
+    if failed == 0:
         # None of n failed: the exact 95 % upper bound of the share.
-        bound = 1 - 0.05 ** (1 / metrics.sent)
+        bound = 1 - 0.05 ** (1 / sent)
         item = EvidenceItem(
-            text=f"0 of {metrics.sent:,} requests failed: at most {units.percent(bound)} with "
+            text=f"0 of {sent:,} requests failed: at most {units.percent(bound)} with "
             f"95{units.NBSP}% confidence",
             value=0.0,
             high=bound,
             unit="share",
-            n=metrics.sent,
+            n=sent,
             trial_id=trial_id,
         )
         return plain(ID, Verdict.PASS, "Every request was answered", item)
-    share = metrics.failed / metrics.sent
+    share = failed / sent
     item = EvidenceItem(
-        text=f"{metrics.failed:,} of {metrics.sent:,} requests failed ({units.percent(share)}): "
-        f"{'; '.join(metrics.errors[:3])}",
+        text=f"{failed:,} of {sent:,} requests failed ({units.percent(share)}): "
+        f"{'; '.join(counts.errors[:3])}",
         value=share,
         unit="share",
-        n=metrics.sent,
+        n=sent,
         trial_id=trial_id,
     )
     return [
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL,
-            title=f"Find why {metrics.failed:,} of {metrics.sent:,} requests failed",
+            title=f"Find why {failed:,} of {sent:,} requests failed",
             summary="Failed requests count as beyond every latency limit, and they make the "
             "others faster.",
             evidence=(item,),
@@ -56,6 +63,25 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             confidence_reason="counted",
         )
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """failed: None where nobody counted. errors: distinct messages, first those most frequent."""
+
+    sent: int
+    failed: int | None
+    errors: tuple[str, ...]
+
+
+def _counts(trial: TrialEvidence, result: BaselineResult) -> _Counts | None:
+    """Of single requests, else what the file of another tool counts."""
+    metrics = trial_metrics(trial)
+    if metrics is not None and metrics.sent > 0:
+        return _Counts(metrics.sent, metrics.failed, tuple(metrics.errors))
+    if isinstance(result, ImportedResult):
+        return _Counts(result.sent, result.failed, ("the file does not say why",))
+    return None
 
 
 RULE = Rule(

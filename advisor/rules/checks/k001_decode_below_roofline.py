@@ -183,7 +183,8 @@ def _change(evidence: StudyEvidence, trial: TrialEvidence) -> Change:
             text="Remove launch overhead: compile the decode step or serve with an engine that "
             "captures it as a CUDA graph; raise the batch where latency allows."
         )
-    cores = environment.host.physical_cores if environment is not None else None
+    host = environment.host if environment is not None else None
+    cores = host.physical_cores if host is not None else None
     threads = environment.threads if environment is not None else None
     if cores is not None and threads is not None and threads != cores:
         return Change(

@@ -12,6 +12,7 @@ from advisor.rules.support import (
     plain,
     predict,
 )
+from advisor.rules.support_cache import fp8_cache_quality
 
 ID = "kv-capacity-short"
 
@@ -42,9 +43,10 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         return plain(ID, Verdict.PASS, title, *items)
     smaller = predict(evidence, context=tokens, kv_dtype="fp8")
     text = "Use a device with more memory, or spread the load over more replicas."
-    if smaller is not None and smaller.memory.max_concurrency > room:
+    quality = fp8_cache_quality(evidence)
+    if quality and smaller is not None and smaller.memory.max_concurrency > room:
         text = (
-            f"An fp8 cache holds {smaller.memory.max_concurrency:,} sequences (check quality); "
+            f"An fp8 cache holds {smaller.memory.max_concurrency:,} sequences ({quality}); "
             f"else {text[:1].lower()}{text[1:]}"
         )
     return [

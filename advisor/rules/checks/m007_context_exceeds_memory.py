@@ -5,7 +5,13 @@ from __future__ import annotations
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import longest_tokens, not_applicable, plain, predict
+from advisor.rules.support import (
+    longest_tokens,
+    not_applicable,
+    plain,
+    predict,
+    rounded_context,
+)
 
 ID = "context-exceeds-memory"
 
@@ -29,7 +35,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     )
     if longest <= fits and limit <= fits:
         return plain(ID, Verdict.PASS, f"Even the model's limit of {limit:,} tokens fits", item)
-    text = f"Set the longest context to {_round(min(fits, limit), longest):,} tokens."
+    text = f"Set the longest context to {rounded_context(min(fits, limit), longest):,} tokens."
     if longest <= fits:
         return [
             Finding(
@@ -56,12 +62,6 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             confidence_reason="predicted from the config",
         )
     ]
-
-
-def _round(fits: int, longest: int) -> int:
-    """The shortest power of two that holds the workload, where it fits; else what fits."""
-    size = 1 << max(0, longest - 1).bit_length()
-    return size if longest <= size <= fits else fits
 
 
 RULE = Rule(

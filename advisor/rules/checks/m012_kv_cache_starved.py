@@ -13,6 +13,7 @@ from advisor.rules.support import (
     server_counters,
     shares_of,
 )
+from advisor.rules.support_cache import fp8_cache_quality
 from advisor.thresholds import CACHE_STARVED_MAX
 
 ID = "kv-cache-starved"
@@ -43,8 +44,8 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if not hurts(evidence, "ttft_s", "itl_s", "e2e_s", "output_tok_s"):
         title = "The cache was full at times, within the targets"
         return plain(ID, Verdict.INFORMATIVE, title, item)
-    cheaper = trial.settings.kv_dtype == "auto"
-    half = "store keys and values in fp8, which holds twice the tokens (check quality); " * cheaper
+    quality = fp8_cache_quality(evidence) if trial.settings.kv_dtype == "auto" else None
+    half = f"store keys and values in fp8, which holds twice the tokens ({quality}); "
     return [
         Finding(
             rule_id=ID,
@@ -56,7 +57,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             evidence=(item,),
             change=Change(
                 text="Give the engine a larger share of the memory; "
-                f"{half}or let fewer requests run at once."
+                f"{half if quality else ''}or let fewer requests run at once."
             ),
             confidence="high",
             confidence_reason="the engine counted the steps itself",

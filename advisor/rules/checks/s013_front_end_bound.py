@@ -104,7 +104,8 @@ RULE = Rule(
     how_measured="Requests that were in flight at the client when the gauges were read, against "
     "running and waiting ones in the engine at that moment.",
     threshold=f"Fails when more than {FRONT_END_MAX_SHARE.value:.0%} are in neither, over "
-    f"{FRONT_END_MIN_SAMPLES.value:g} samples or more, and a target is not met.",
+    f"{FRONT_END_MIN_SAMPLES.value:g} samples or more, and a target is not met. Both figures are "
+    "our own choice.",
     source=FRONT_END_MAX_SHARE.source,
     when_not="Over a long network, whose way is counted with it.",
     needs=("a valid trial on a server that shows its running and waiting requests",),

@@ -68,7 +68,8 @@ RULE = Rule(
     "would have written something else.",
     how_measured="Accepted over drafted tokens in the server's own counters.",
     threshold=f"Fails below {SPEC_ACCEPTANCE_MIN.value:g}, passes from "
-    f"{SPEC_ACCEPTANCE_GOOD.value:g} on; between them only a trial without speculation can tell.",
+    f"{SPEC_ACCEPTANCE_GOOD.value:g} on; between them only a trial without speculation can tell. "
+    "Both figures are our own choice.",
     source=SPEC_ACCEPTANCE_MIN.source,
     when_not="One stream on an idle device, where even a few accepted tokens are won.",
     needs=("a valid trial on a server that speculates and counts what is accepted",),

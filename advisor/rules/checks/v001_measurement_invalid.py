@@ -27,6 +27,7 @@ REMEDIES: dict[str, str] = {
     "gpu_power_capped": "Raise the power limit, or keep it and compare under this limit only.",
     "sm_clock_cov": "Fix the GPU's clocks, then run it again.",
     "simulated": "Measure on a device before acting: the simulator shows directions, not times.",
+    "imported": "Send the same load from an agent before acting on it: a study watches the client.",
     "provenance": "Update the agent, so that results say what they were measured with.",
 }
 FALLBACK = "Remove the cause, then run the trial again."

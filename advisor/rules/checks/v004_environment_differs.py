@@ -50,7 +50,7 @@ def _facts(trial: TrialEvidence) -> dict[str, str]:
         return {}
     environment = trial.result.environment
     return {
-        "host": environment.host.hostname,
+        "host": environment.host.hostname if environment.host is not None else "not known",
         "device": environment.device,
         "GPUs": ", ".join(gpu.uuid for gpu in environment.gpus),
         "driver": environment.driver_version or "",

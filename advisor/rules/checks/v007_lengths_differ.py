@@ -21,6 +21,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         return not_applicable(ID, "No lengths were measured", missing)
     trial, _ = found
     workload = trial.spec.workload
+    if {workload.input_tokens.kind, workload.output_tokens.kind} & {"measured", "unknown"}:
+        missing = "Lengths that were asked for: the file tells what was sent"
+        return not_applicable(ID, "No lengths were asked for", missing)
     rows = (
         _row("Prompts", metrics.input_tokens, workload.input_tokens.mean, trial.trial_id),
         _row("Answers", metrics.output_tokens, workload.output_tokens.mean, trial.trial_id),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.charts import ChartInput, boundary, chart
+from advisor.charts import ChartInput, boundary, chart, study_charts
 from advisor.charts.svg import figure_svg
 from advisor.evidence import TrialEvidence
 from gpuagent.wire import EngineSettings
@@ -155,3 +155,20 @@ def test_where_there_is_no_timeline_the_reason_is_shown() -> None:
     built = chart("server-timeline", study(make_served_trial(timeline=silent)))
     assert built.title == "The server did not say what ran and what waited"
     assert built.rows[0][2:] == ("–", "–", "–", "–")
+
+
+def test_the_day_of_a_study_is_drawn_from_the_measured_rate_of_today() -> None:
+    spec = make_study_spec(
+        engine="vllm", targets=TARGETS, boundary=True, day_req_s=(1.0, 12.0, 3.0)
+    )
+    trial = make_served_trial(make_boundary(2.0), ordinal=1, role="current")
+    data = ChartInput(make_evidence(trial, spec=spec), trial, trial)
+    built = chart("day-load", data)
+    # 12 req/s at 2 × 0.8 each are eight replicas.
+    assert built.title.startswith("1 to 8 replicas follow the day")
+    assert plain(built.note).startswith("Measured: one replica keeps the targets up to 2.00 req/s")
+    assert ["day-load"] in [[c.id for c in group] for group in study_charts(data)]
+    nothing = ChartInput(make_evidence(spec=spec), None, None)
+    assert "Not measured yet" in (chart("day-load", nothing).empty_reason or "")
+    without = study(trial)
+    assert "day-load" not in [c.id for group in study_charts(without) for c in group]

@@ -57,14 +57,19 @@ def served() -> ChartInput:
             role="variant",
             settings=EngineSettings(max_running=64),
         ),
-        spec=make_study_spec(engine="vllm", targets=TARGETS, boundary=True),
+        spec=make_study_spec(
+            engine="vllm", targets=TARGETS, boundary=True, day_req_s=(1.0, 6.0, 3.0)
+        ),
     )
 
 
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> ChartInput:
     spec = getattr(request.node, "callspec", None)
-    if spec is not None and spec.params.get("chart_id") in {*ONLY_FOR_BOUNDARY, "server-timeline"}:
+    if spec is not None and spec.params.get("chart_id") in {
+        *ONLY_FOR_BOUNDARY,
+        *("server-timeline", "day-load"),
+    }:
         return served()
     diagnosis = [
         make_trial(result, ordinal=10 + index, role="diagnosis")
@@ -117,7 +122,7 @@ def test_every_chart_file_is_registered_and_ids_match() -> None:
     folder = Path(charts.__file__).parent
     helpers = {"__init__", "base", "dots", "figure", "rate_curve", "samples", "svg", "words"}
     # Drawn from a prediction, a trace, samples or several studies: no study's registry lists them.
-    elsewhere = {"estimates", "trace_timeline", "telemetry", "gpu_cost", "day", "rates"}
+    elsewhere = {"estimates", "trace_timeline", "telemetry", "gpu_cost", "rates"}
     modules = {path.stem for path in folder.glob("*.py")} - helpers - elsewhere
     assert modules == {builder.__module__.rpartition(".")[2] for builder in CHARTS.values()}
 

@@ -17,7 +17,7 @@ from advisor.cli.study import EXPORT_FORMATS
 from advisor.evidence import StudyEvidence
 from advisor.exports import EXPORTS, ExportDocument, ExportError, export_document
 from advisor.exports.arguments import SERVING_ENGINES, arguments
-from advisor.exports.knob_table import KNOBS, Flag, Switch
+from advisor.exports.knob_table import KNOBS, Flag, GroupFlag, Switch
 from advisor.verdict import study_verdict
 from gpuagent.wire import EngineSettings, HubModel, LocalModel, ModelRef, SimulatedModel
 from tests.builders import (
@@ -46,6 +46,10 @@ EVERYTHING = EngineSettings(
     memory_share_frac=0.9,
     kv_dtype="fp8",
     cuda_graphs=False,
+    tensor_parallel=2,
+    pipeline_parallel=2,
+    data_parallel=2,
+    expert_parallel=True,
 )
 
 
@@ -78,7 +82,7 @@ def test_every_flag_of_the_table_is_in_every_catalogue(engine: str) -> None:
         known = flags.catalogue(engine, version)
         for row in KNOBS:
             setting = row.of(engine)
-            if isinstance(setting, Flag):
+            if isinstance(setting, Flag | GroupFlag):
                 words: tuple[str, ...] = (setting.flag,)
             else:
                 words = (*setting.on, *setting.off) if isinstance(setting, Switch) else ()

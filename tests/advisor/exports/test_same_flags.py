@@ -21,6 +21,9 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "prefix_cache": (True, False),
     "max_context": (1024,),
     "tensor_parallel": (2,),
+    "pipeline_parallel": (2,),
+    "data_parallel": (2,),
+    "expert_parallel": (True, False),
 }
 
 
@@ -36,6 +39,14 @@ def test_agent_and_exports_use_the_same_flags(engine: ServingEngine, knob: str) 
 
 def test_all_knobs_of_a_server_are_covered() -> None:
     assert set(VALUES) == set(EngineSettings.model_fields) - {"kv_cache", "attention", "threads"}
+
+
+def test_experts_are_spread_over_the_tensor_ranks_in_sglang() -> None:
+    settings = EngineSettings(tensor_parallel=8, expert_parallel=True)
+    words = [w for group in knob_options("sglang", settings).values() for w in group]
+    assert words == ["--tp-size", "8", "--ep-size", "8"]
+    printed = [w for argument in arguments("sglang", settings)[0] for w in argument.words]
+    assert printed == words
 
 
 def test_chunking_off_wins_over_the_size_of_a_chunk_in_sglang() -> None:

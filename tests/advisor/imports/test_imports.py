@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import pytest
 
+from advisor.cli.api_client import ApiClient
 from advisor.cli.main import main
 from advisor.imports import ImportRefused, judge_import, read_import
 from gpuagent.wire.sla import parse_target
@@ -68,6 +70,27 @@ def test_chunks_of_several_tokens_do_not_hide_throughput() -> None:
     assert (status.verdict, status.reported, status.value) == ("not_proven", "within", 4.0)
 
 
+def test_vllm_counts_the_wait_in_its_own_queue_where_the_file_has_it() -> None:
+    waits = [0.0] * 100 + [0.5] * 100
+    (trial,) = read(samples.vllm(max_concurrency=4, queue_times=waits))
+    assert (trial.loop, trial.asked_rate_per_s, trial.concurrency) == ("open", 1.0, 4)
+    assert trial.records[0].intended_s == trial.records[0].sent_s
+    assert trial.records[-1].sent_s - trial.records[-1].intended_s == pytest.approx(0.5)
+    assert any("own queue is counted" in note for note in trial.notes)
+    assert judged(trial, "ttft_s:p95<=0.1")[0].verdict == "missed"
+    # Without a rate nobody was due at any time, so there is no wait to count.
+    (burst,) = read(samples.vllm(request_rate="inf", max_concurrency=4, queue_times=waits))
+    assert (burst.loop, burst.records[-1].intended_s) == ("closed", burst.records[-1].sent_s)
+    with pytest.raises(ImportRefused, match="queue_times"):
+        read(samples.vllm(queue_times=[0.0]))
+
+
+def test_failures_that_the_file_does_not_count_are_not_none_at_all() -> None:
+    file = samples.vllm()
+    del file["failed"], file["num_prompts"]
+    assert read(file)[0].failed is None
+
+
 def test_guidellm_gives_a_trial_for_each_rate_and_no_single_gaps() -> None:
     constant, streams = read(samples.guidellm())
     assert constant.basis == "imported: guidellm 0.8.1"
@@ -82,6 +105,23 @@ def test_guidellm_gives_a_trial_for_each_rate_and_no_single_gaps() -> None:
     assert streams.duration_s.reason == "not in the file"
     (status,) = judged(constant, "ttft_s:p95<=0.3")
     assert "10 of 100 requests failed" in status.reason
+
+
+def test_guidellm_0_8_names_the_model_in_its_backend_and_warns() -> None:
+    file = samples.guidellm()
+    one = file["benchmarks"][0]
+    one["config"] = {
+        "strategy": {"type_": "poisson", "rate": 5.0, "max_concurrency": 64},
+        "backend": {"kind": "openai_http", "model": "Qwen/Qwen3-8B"},
+    }
+    one["warnings"] = [{"code": "late", "message": "Requests were dispatched late"}, 7]
+    trial = read(file)[0]
+    assert trial.model == "Qwen/Qwen3-8B"
+    assert (trial.loop, trial.asked_rate_per_s, trial.concurrency) == ("closed", 5.0, 64)
+    assert "guidellm warns: Requests were dispatched late" in trial.notes
+    file["benchmarks"][1]["config"] = {"strategy": {"type_": "trace"}}
+    replayed = read(file | {"config": {"backend": {"model": "m2"}}})[1]
+    assert (replayed.loop, replayed.asked_rate_per_s, replayed.model) == ("open", None, "m2")
 
 
 def test_guidellm_zeros_of_a_run_without_success_are_absent() -> None:
@@ -102,6 +142,38 @@ def test_aiperf_reads_units_and_both_layouts() -> None:
     assert read(deeper)[0].metric("e2e_s").p50 == pytest.approx(0.88)
     with pytest.raises(ImportRefused, match=r"request_latency\.unit"):
         read(samples.aiperf(request_latency=samples.block("fortnights", 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        ({"type": "concurrency", "concurrency": 16}, ("closed", None, 16)),
+        ({"type": "poisson", "rate": 5.0}, ("open", 5.0, None)),
+        ({"type": "constant", "rate": 5.0, "concurrency": 8}, ("closed", 5.0, 8)),
+        ({"type": "user_centric", "rate": 5.0, "users": 3}, ("closed", 5.0, 3)),
+        ({"type": "fixed_schedule"}, ("open", None, None)),
+        ({"type": "concurrency", "concurrency": [1, 2]}, ("unknown", None, None)),
+    ],
+)
+def test_aiperf_0_13_tells_its_load_in_phases(phase: dict, expected: tuple) -> None:
+    config = {
+        "models": {"strategy": "round_robin", "items": [{"name": "Qwen/Qwen3-8B"}]},
+        "endpoint": {"urls": ["http://server:8000"]},
+        "phases": [
+            {"name": "warmup", "kind": "warmup", "type": "concurrency", "concurrency": 2},
+            {"name": "profiling", "kind": "profiling", **phase},
+        ],
+    }
+    (trial,) = read(
+        samples.aiperf(
+            input_config=config, run_info={"run_label": "concurrency_16"}, is_complete=False
+        )
+    )
+    assert (trial.loop, trial.asked_rate_per_s, trial.concurrency) == expected
+    assert (trial.model, trial.label) == ("Qwen/Qwen3-8B", "concurrency_16")
+    assert any("incomplete" in note for note in trial.notes)
+    config["phases"].append({"name": "second", "kind": "profiling", **phase})
+    assert read(samples.aiperf(input_config=config))[0].loop == "unknown"
 
 
 def test_locust_knows_whole_requests_only() -> None:
@@ -187,3 +259,28 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(capsys, arguments, words) -> N
     shown = capsys.readouterr().err.strip()
     assert words in shown
     assert "\n" not in shown
+
+
+def test_what_is_kept_is_sent_to_the_server_and_named(capsys, tmp_path, monkeypatch) -> None:
+    sent = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        study = {"id": "1", "number": 7, "name": "Nightly", "dashboard": "http://server/studies/1/"}
+        return httpx.Response(200, json={"trials": [], "studies": [study]})
+
+    client = ApiClient("http://server", "ta_x", transport=httpx.MockTransport(respond))
+    monkeypatch.setattr(ApiClient, "from_environment", lambda: client)
+    file = tmp_path / "stats.csv"
+    file.write_text(samples.LOCUST)
+    args = ["import", str(file), "--keep", "--name", "Nightly", "--hardware", "H100 SXM"]
+    assert main([*args, "--target", "e2e_s:p95<=1"]) == 3
+    assert "Kept as study 7: http://server/studies/1/" in capsys.readouterr().out
+    (body,) = sent
+    assert (body["keep"], body["name"], body["hardware"]) == (True, "Nightly", "H100 SXM")
+    assert body["content"] == samples.LOCUST
+    assert [target["metric"] for target in body["targets"]] == ["e2e_s"]
+    monkeypatch.setattr("advisor.cli.import_results.KEPT_BYTES", 10)
+    assert main(args) == 2
+    assert "up to 20 MB are taken" in capsys.readouterr().err.replace("\n", " ")
+    assert len(sent) == 1

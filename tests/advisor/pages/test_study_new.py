@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
 
@@ -361,3 +362,45 @@ def test_bad_knobs_are_refused_beside_their_field(
 def test_the_plan_of_a_simulated_study_says_that_it_is_one(browser: Client, agent: Agent) -> None:
     page = browser.post(reverse("study-preview"), simulated(action="preview")).content.decode()
     assert "simulator" in page
+
+
+@pytest.fixture
+def eight_gpus(org: Org) -> Agent:
+    gpus = tuple({"index": i, "uuid": f"GPU-{i}", "name": "NVIDIA H200"} for i in range(8))
+    hello = factories.make_hello(engines=("transformers", "vllm"), gpus=gpus)
+    return factories.create_agent(org, "bench-8", hello=hello)
+
+
+def served(agent: Agent, **changes: Any) -> StudyForm:
+    """The form of a vLLM study, as it was sent."""
+    data = QueryDict(mutable=True)
+    data.update(typed(agent=agent.slug, **{"engine": "vllm", **changes}))
+    return StudyForm(data, agents=[agent])
+
+
+def test_a_server_on_several_gpus_has_its_degrees_and_its_day(eight_gpus: Agent) -> None:
+    degrees = {"tensor_parallel": "2", "pipeline_parallel": "2", "data_parallel": "2"}
+    day = {"day_req_s": "0.5, 2;4  1"}
+    spec = served(eight_gpus, **degrees, expert_parallel="true", **day).spec()
+    assert spec is not None
+    assert spec.current.gpus == 8
+    assert spec.current.expert_parallel is True
+    assert spec.day_req_s == (0.5, 2.0, 4.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [("day_req_s", "5, many"), ("day_req_s", "5"), ("day_req_s", "-1, 5"), ("data_parallel", "0")],
+)
+def test_a_wrong_degree_or_day_is_an_error_beside_its_field(
+    eight_gpus: Agent, field: str, text: str
+) -> None:
+    form = served(eight_gpus, **{field: text})
+    assert form.spec() is None
+    assert field in form.errors
+
+
+def test_a_day_that_the_form_does_not_show_is_left_out(eight_gpus: Agent) -> None:
+    spec = served(eight_gpus, engine="transformers", day_req_s="5, 6").spec()
+    assert spec is not None
+    assert spec.day_req_s is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,12 @@ def test_every_file_is_registered_and_named_after_its_rule() -> None:
     files = {path.stem for path in folder.glob("[a-z]*.py")}
     assert files == {f"{rule.code}_{rule.id.replace('-', '_')}" for rule in RULES}
     assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+def test_the_page_on_rules_names_each_of_them_for_its_states() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "rules.md").read_text()
+    table = page.split("## What each rule is for")[1].split("Which studies the rules")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", table)) == {rule.id for rule in RULES}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

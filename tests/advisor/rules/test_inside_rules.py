@@ -13,13 +13,17 @@ from advisor.rules.checks import (
     k003_step_recoverable,
     m002_kv_cache_leak,
     p002_format_faster,
+    p008_narrow_cache_worse,
     s002_padding_waste,
     v003_device_slower,
 )
 from advisor.rules.engine import evaluate
 from advisor.rules.rule import Finding, Verdict
-from gpuagent.wire import EngineSettings, Samples
+from advisor.rules.support_cache import fp8_cache_quality
+from advisor.thresholds import MAX_PERPLEXITY_INCREASE
+from gpuagent.wire import EngineSettings, Quantity, Samples
 from gpuagent.wire.ceilings import Ceilings
+from gpuagent.wire.inside import CacheDtype
 from gpuagent.wire.trial import Measurements
 from tests.builders import (
     START,
@@ -27,6 +31,7 @@ from tests.builders import (
     make_device,
     make_evidence,
     make_kv_result,
+    make_perplexity,
     make_trial,
     make_validity,
 )
@@ -49,6 +54,7 @@ CHECKS: dict[str, Callable[[StudyEvidence], list[Finding]]] = {
         a001_attention_slower,
         k003_step_recoverable,
         p002_format_faster,
+        p008_narrow_cache_worse,
         s002_padding_waste,
         v003_device_slower,
     )
@@ -300,3 +306,64 @@ def test_without_a_memory_counter_a_leak_is_not_known() -> None:
 def test_an_engine_elsewhere_has_no_details() -> None:
     (finding,) = of(m002_kv_cache_leak.check, make_kv_result())
     assert finding.verdict is Verdict.NOT_APPLICABLE
+
+
+# --- narrower caches ---------------------------------------------------------------------------
+
+
+def with_float8(value: float | None, *, reason: str | None = None) -> Measurements:
+    """A float8 cache of half the bytes; the model's own has a perplexity of 20."""
+    details = make_cache_details()
+    own = details.forms[0].model_copy(update={"perplexity": make_perplexity(20.0)})
+    float8 = CacheDtype(
+        dtype="float8_e4m3fn",
+        seconds=Samples(values=(0.1,) * 5),
+        cache_bytes=Quantity(value=5e6),
+        perplexity=make_perplexity(value) if value is not None else None,
+        perplexity_reason=reason,
+    )
+    forms = (own, *details.forms[1:])
+    return make_kv_result(
+        details=details.model_copy(update={"forms": forms, "dtypes": (details.dtypes[0], float8)})
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (19.9, Verdict.PASS),
+        (20.0, Verdict.PASS),
+        (20.0 * (1 + MAX_PERPLEXITY_INCREASE.value) * 0.9999, Verdict.PASS),
+        (20.0 * (1 + MAX_PERPLEXITY_INCREASE.value) * 1.0001, Verdict.INFORMATIVE),
+    ],
+)
+def test_a_narrower_cache_is_judged_by_its_perplexity(value: float, verdict: Verdict) -> None:
+    (finding,) = of(p008_narrow_cache_worse.check, with_float8(value))
+    assert finding.verdict is verdict
+    (item,) = finding.evidence
+    assert "float8_e4m3fn holds 50 % of the bytes of bfloat16" in item.text
+    assert item.value == pytest.approx(value / 20 - 1)
+    assert item.n == 2047
+
+
+def test_a_narrower_cache_without_a_perplexity_cannot_be_judged() -> None:
+    (finding,) = of(p008_narrow_cache_worse.check, with_float8(None, reason="random weights"))
+    assert finding.verdict is Verdict.CANNOT_TELL
+    assert finding.summary == "random weights"
+
+
+def test_no_narrower_cache_ran() -> None:
+    result = make_kv_result(details=make_cache_details())
+    (finding,) = of(p008_narrow_cache_worse.check, result)
+    assert finding.verdict is Verdict.INFORMATIVE
+    assert not finding.evidence
+
+
+def test_advice_on_an_fp8_cache_says_what_was_measured() -> None:
+    def said(*results: Measurements) -> str | None:
+        trials = [make_trial(r, ordinal=2 + i, role="diagnosis") for i, r in enumerate(results)]
+        return fp8_cache_quality(make_evidence(make_current(), *trials))
+
+    assert said() == said(with_float8(None)) == "check quality"
+    assert said(with_float8(20.1)) == "perplexity +0.5% in trial 2"
+    assert said(with_float8(30.0)) is None

@@ -15,6 +15,7 @@ from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.verdict import study_verdict
 from gpuagent.wire import EngineSettings, LengthSpec, SlaTarget
 from gpuagent.wire.robustness import CHECKS
+from gpuagent.wire.settings import SERVER_KNOBS
 from gpuagent.wire.trial import BaselineResult
 from tests.builders import (
     make_baseline_result,
@@ -41,7 +42,15 @@ from tests.inside_builders import (
     make_kernels_result,
     make_quantisation_result,
 )
-from tests.rule_checks import GIB, LLAMA_8B
+from tests.rule_checks import (
+    DEEPSEEK_V3,
+    GIB,
+    LLAMA_8B,
+    LLAMA_70B,
+    QWEN3_30B_FP8,
+    make_busy,
+)
+from tests.served_builders import make_boundary
 
 DTYPES = ("float32", "bfloat16", "float16")
 SPEEDS = (0.02, 0.045, 0.06, 0.09)
@@ -182,6 +191,64 @@ def test_a_study_gives_every_knob_one_value(evidence: StudyEvidence) -> None:
     assert all(len(found) == 1 for found in values.values()), values
     for knob, (_, new) in study_verdict(evidence, findings).changes.items():
         assert values.get(knob, {new}) == {new}
+
+
+# --- servers on several GPUs ---------------------------------------------------------------------
+
+MANY_GPUS = (
+    make_device("gpu", count=8, memory_bytes=141 * GIB, name="NVIDIA H200"),
+    make_device("gpu", count=8, memory_bytes=16 * GIB),
+    make_device("gpu", count=8, memory_bytes=16 * GIB, name="NVIDIA L4"),
+    make_device("gpu", count=2, memory_bytes=24 * GIB, name="NVIDIA L4"),
+)
+MANY_SHAPES = (
+    make_shape(**LLAMA_8B),
+    make_shape(**LLAMA_70B),
+    make_shape(**QWEN3_30B_FP8),
+    make_shape(**DEEPSEEK_V3),
+)
+
+
+@st.composite
+def served_studies(draw: st.DrawFn) -> StudyEvidence:
+    """A server whose model lies on several GPUs in some way, measured or not."""
+    degree = st.sampled_from((None, 1, 2, 4, 8))
+    now = EngineSettings(
+        tensor_parallel=draw(degree),
+        pipeline_parallel=draw(degree),
+        data_parallel=draw(st.sampled_from((None, 2))),
+        expert_parallel=draw(st.sampled_from((None, True))),
+    )
+    boundary = make_boundary(draw(st.sampled_from((None, 2.0, 5.0))))
+    result = make_busy(draw(st.sampled_from((1, 4, 32)))).model_copy(update={"boundary": boundary})
+    ends: dict[str, Any] = draw(
+        st.sampled_from(({"measurements": result}, {"failure": make_failure()}, {}))
+    )
+    return make_evidence(
+        *((make_trial(**ends, settings=now),) if ends else ()),
+        spec=make_study_spec(
+            engine=draw(st.sampled_from(("vllm", "sglang"))),
+            current=now,
+            targets=tuple(draw(st.lists(st.sampled_from(TARGETS), max_size=2, unique=True))),
+            day_req_s=draw(st.sampled_from((None, (2.0, 30.0, 10.0)))),
+        ),
+        shape=draw(st.sampled_from(MANY_SHAPES)),
+        device=draw(st.sampled_from(MANY_GPUS)),
+    )
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(evidence=served_studies())
+def test_a_server_on_several_gpus_gets_one_placement(evidence: StudyEvidence) -> None:
+    findings = evaluate(evidence)
+    assert Verdict.ERROR not in {finding.verdict for finding in findings}
+    values = new_values(findings)
+    assert all(len(found) == 1 for found in values.values()), values
+    # The rules agree by themselves; only idle GPUs and a split too wide are two ways to copies.
+    aside = {f.rule_id for f in findings if f.title.startswith("Set aside")}
+    assert aside <= {"gpus-idle", "split-beyond-need"}, aside
+    # What is advised can be said to the engine.
+    assert set(values) <= set(SERVER_KNOBS) | {"dtype", "threads"}
 
 
 # --- what gives way ----------------------------------------------------------------------------

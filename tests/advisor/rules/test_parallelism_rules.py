@@ -18,11 +18,14 @@ from advisor.rules.support import predict
 from gpuagent.wire import EngineSettings, LengthSpec, SimulatedModel, SlaTarget
 from gpuagent.wire.ceilings import Ceiling, Ceilings
 from tests.builders import (
+    make_baseline_result,
     make_current,
     make_evidence,
     make_loaded,
+    make_served,
     make_shape,
     make_study_spec,
+    make_trial,
     make_workload,
 )
 from tests.inside_builders import make_ceiling, make_ceilings
@@ -104,6 +107,17 @@ def test_a_host_with_too_few_gpus_and_a_model_for_no_node_say_so() -> None:
     assert never.title.startswith("Use a larger GPU")
 
 
+def test_a_model_for_several_hosts_is_split_within_each_and_by_layers_between_them() -> None:
+    large = {**LLAMA_70B, "hidden_size": 16384, "intermediate_size": 53248}
+    large |= {"num_hidden_layers": 126, "num_attention_heads": 128}
+    finding = one(d001_model_needs_splitting, shape=make_shape(**large), **on_gpu(count=8))
+    assert finding.verdict is Verdict.FAIL
+    assert finding.title.startswith("Use 2 hosts of 8 GPUs")
+    assert "tensor parallel size 8 and pipeline parallel size 2" in text_of(finding)
+    assert finding.change is not None
+    assert finding.change.settings == {}
+
+
 def test_the_memory_of_the_driver_is_the_threshold() -> None:
     shape = {"shape": make_shape(**LLAMA_8B)}
     found = predict(make_evidence(**shape, **on_gpu(**L4)), context=80)
@@ -153,7 +167,10 @@ def test_without_any_size_that_divides_the_heads_layers_are_split() -> None:
     needed = one(d002_tensor_parallel_heads, **shape, **on_gpu(count=8, **L4))
     assert needed.verdict is Verdict.FAIL
     assert needed.title.startswith("Split by layers")
-    assert "pipeline parallel size 8" in text_of(needed)
+    # Two stages hold it: the advice is that of the rule on splitting.
+    assert "pipeline parallel size 2" in text_of(needed)
+    split = one(d001_model_needs_splitting, **shape, **on_gpu(count=8, **L4))
+    assert "pipeline parallel size 2" in text_of(split)
     small = one(d002_tensor_parallel_heads, **heads(71, 1), **on_gpu(count=8))
     assert small.title.startswith("Use tensor parallel size 1:")
     assert "one replica per GPU" in text_of(small)
@@ -217,6 +234,33 @@ def test_a_model_spread_over_all_gpus_passes_and_an_invalid_trial_tells_nothing(
     trial = make_current(loaded=make_loaded(device="cuda"))
     assert one(d003_gpus_idle, trial, **on_gpu(count=2)).verdict is Verdict.PASS
     assert_says_what_is_missing(one(d003_gpus_idle, invalid(loaded=ON_FIRST), **on_gpu(count=2)))
+
+
+@pytest.mark.parametrize(
+    ("degrees", "verdict", "copies"),
+    [
+        ({}, Verdict.FAIL, 8),
+        ({"tensor_parallel": 2}, Verdict.FAIL, 4),
+        ({"tensor_parallel": 2, "data_parallel": 2}, Verdict.FAIL, 4),
+        ({"tensor_parallel": 8}, Verdict.PASS, None),
+        ({"pipeline_parallel": 2, "data_parallel": 4}, Verdict.PASS, None),
+        ({"tensor_parallel": 5}, Verdict.INFORMATIVE, None),  # three are too few for another
+    ],
+)
+def test_a_server_uses_the_gpus_that_its_degrees_take(
+    degrees: dict[str, int], verdict: Verdict, copies: int | None
+) -> None:
+    now = EngineSettings(**degrees)
+    spec = make_study_spec(engine="vllm", current=now, targets=(TIGHT_RATE,))
+    # Its device is always the first one by name.
+    trial = make_trial(make_served(make_baseline_result(loaded=ON_FIRST)), settings=now)
+    finding = one(d003_gpus_idle, trial, spec=spec, **on_gpu(count=8))
+    assert finding.verdict is verdict
+    if copies is None:
+        assert finding.change is None
+    else:
+        assert finding.change is not None
+        assert finding.change.settings == {"data_parallel": copies}
 
 
 def test_gpus_of_the_host_are_not_those_of_a_simulation() -> None:

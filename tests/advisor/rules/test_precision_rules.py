@@ -28,6 +28,7 @@ from tests.builders import (
     make_trial,
     make_validity,
     make_variant,
+    make_verify_result,
 )
 from tests.inside_builders import make_ceiling, make_ceilings
 from tests.rule_checks import (
@@ -245,3 +246,26 @@ def test_scored_formats_pass_and_one_format_alone_is_not_compared() -> None:
         p007_quality_unmeasured, make_current(), invalid_variant(18.0), **aiming_at(TIGHT_TTFT)
     )
     assert_says_what_is_missing(unusable)
+
+
+def test_a_cache_in_another_format_is_scored_by_the_verification() -> None:
+    today = EngineSettings(dtype="bfloat16")
+    narrow = today.model_copy(update={"kv_dtype": "fp8"})
+    unscored = make_baseline_result(perplexity=None)
+    trials = (
+        make_trial(unscored, settings=today),
+        make_trial(unscored, settings=narrow, ordinal=2, role="variant"),
+    )
+    open_ = one(p007_quality_unmeasured, *trials)
+    assert open_.verdict is Verdict.CANNOT_TELL
+    assert "bfloat16 with a cache in fp8" in open_.evidence[1].text
+    gate = make_verify_result(narrow)
+    proof = make_trial(gate, settings=today, ordinal=3, role="verification")
+    assert one(p007_quality_unmeasured, *trials, proof).verdict is Verdict.PASS
+    blind = make_trial(
+        make_verify_result(narrow, perplexity_b=None),
+        settings=today,
+        ordinal=3,
+        role="verification",
+    )
+    assert one(p007_quality_unmeasured, *trials, blind).verdict is Verdict.CANNOT_TELL

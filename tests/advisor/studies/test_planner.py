@@ -14,6 +14,7 @@ from advisor.studies import diagnosis
 from advisor.studies.planner import Plan, next_trials, phase_of, plan, settings_text
 from advisor.studies.timing import Timing, about
 from gpuagent.wire import EngineSettings, LengthSpec, StudySpec
+from gpuagent.wire.parallel import TensorParallelConfig
 from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, ProfileConfig, VerifyConfig
 from tests.builders import (
     make_baseline_result,
@@ -427,6 +428,24 @@ def test_a_diagnosis_runs_every_part_beside_todays_settings_within_fifteen_minut
     assert {t.settings for t in found.trials} == {spec.current}
     assert found.estimate_s <= 900
     assert not found.notes
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, None), (2, (1, 2)), (4, (1, 2, 4)), (6, (1, 2, 4))]
+)
+def test_a_host_with_several_gpus_tries_the_model_over_them(
+    count: int, sizes: tuple[int, ...] | None
+) -> None:
+    spec = make_study_spec(goal="diagnose", budget_s=900)
+    configs = [t.config for t in planned(spec, device=make_device("gpu", count=count)).trials]
+    tried = [c.sizes for c in configs if isinstance(c, TensorParallelConfig)]
+    assert tried == ([] if sizes is None else [sizes])
+
+
+def test_an_agent_that_cannot_split_is_not_asked_to() -> None:
+    device = make_device("gpu", count=2, experiments=frozenset(diagnosis.EXPERIMENTS))
+    found = planned(make_study_spec(goal="diagnose", budget_s=900), device=device)
+    assert all(t.config.experiment != "tensor_parallel" for t in found.trials)
 
 
 def test_a_short_budget_drops_the_least_of_a_diagnosis_by_name() -> None:

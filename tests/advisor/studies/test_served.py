@@ -235,3 +235,16 @@ def test_a_cancelled_configuration_is_not_proposed_again() -> None:
     again = next_trials(evidence(current(), stopped), ())
     assert again
     assert again[0].settings != proposed.settings
+
+
+def test_the_load_of_a_day_is_that_of_a_server_and_not_nothing() -> None:
+    assert spec(day_req_s=(0, 2.5)).day_req_s == (0, 2.5)
+    for wrong in (
+        {"engine": "transformers", "current": EngineSettings(), "day_req_s": (1, 2)},
+        {"day_req_s": (0, 0)},
+        {"day_req_s": (1,)},
+        {"day_req_s": (1, -2)},
+        {"day_req_s": (1,) * 289},
+    ):
+        with pytest.raises(ValidationError, match="day_req_s"):
+            spec(**wrong)

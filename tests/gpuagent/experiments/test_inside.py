@@ -9,9 +9,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from gpuagent.engines.transformers_engine import TransformersEngine
 from gpuagent.errors import AgentError, CancelledByServer
 from gpuagent.experiments import batching
 from gpuagent.lab import attention, caches, ceilings, formats, kernels
+from gpuagent.models import resolve
 from gpuagent.runner import run_trial
 from gpuagent.wire import FailureReason, LengthSpec
 from gpuagent.wire.inside import (
@@ -199,10 +201,10 @@ def test_forms_of_the_cache_reuse_and_release_are_measured() -> None:
     assert details is not None
     dynamic, static, quantised = details.forms
     assert dynamic.seconds.n == static.seconds.n == 5 * 2
-    # 2 tensors x 2 layers x 2 heads x 16 values x 4 bytes, for 64 + 2 and for 64 + 2 + 1 tokens.
-    assert dynamic.cache_bytes.value == 512 * 66
+    # 2 tensors x 2 layers x 2 heads x 16 values x 4 bytes, for 64 tokens and 6 rounds of 2 more.
+    assert dynamic.cache_bytes.value == 512 * 76
     assert static.cache_bytes.value is not None
-    assert 512 * 67 <= static.cache_bytes.value <= 512 * 67 + 64
+    assert 512 * 76 <= static.cache_bytes.value <= 512 * 76 + 64
     assert quantised.reason or quantised.seconds.n
     assert details.prefix is not None
     assert details.prefix.shared_tokens == 48
@@ -211,10 +213,34 @@ def test_forms_of_the_cache_reuse_and_release_are_measured() -> None:
     # The same tokens in other dtypes than the model's float32: 2, 2 and 1 bytes a value.
     stored = {d.dtype: d for d in details.dtypes}
     assert "float32" not in stored
-    assert stored["bfloat16"].cache_bytes.value == stored["float16"].cache_bytes.value == 256 * 66
+    assert stored["bfloat16"].cache_bytes.value == stored["float16"].cache_bytes.value == 256 * 76
     float8 = stored["float8_e4m3fn"]
-    assert float8.reason or float8.cache_bytes.value == 128 * 66
+    assert float8.reason or float8.cache_bytes.value == 128 * 76
     assert stored["bfloat16"].seconds.n == 10
+    # Random weights have no quality.
+    assert dynamic.perplexity is stored["bfloat16"].perplexity is None
+    assert dynamic.perplexity_reason
+
+
+@pytest.mark.parametrize("tokens", [2, 65, 66, 130])
+def test_a_text_read_back_from_the_cache_scores_as_without_one(tokens: int) -> None:
+    """Windows of one chunk, of a chunk and its border, and of several."""
+    engine = TransformersEngine()
+    spec = tiny_spec()
+    engine.load(resolve(spec.model, []), spec.settings, seed=0, tick=lambda: None)
+    window = [index * 7 % 60 for index in range(tokens)]
+    bench = caches._Bench(engine, window, 2, 5, lambda: None, lambda score: (None, None))
+
+    def scored(dtype: torch.dtype) -> float:
+        return bench.negative_log_likelihood(window, caches.cast(engine.module, dtype))
+
+    with torch.inference_mode():
+        plain = engine.negative_log_likelihood(window)
+        assert scored(torch.float32) == pytest.approx(plain, rel=1e-5)
+        if tokens > 2:
+            narrow = scored(torch.float8_e4m3fn)
+            assert narrow != pytest.approx(plain, rel=1e-6)
+            assert narrow == pytest.approx(plain, rel=0.1)
 
 
 def test_a_cast_cache_answers_as_the_model_does_in_its_own_dtype() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from advisor.imports import read_import
+from advisor.imports.convert import convert
 from gpuagent.wire import (
     WIRE_VERSION,
     AgentHello,
@@ -43,6 +45,7 @@ from gpuagent.wire.inside import (
     KernelsConfig,
     QuantisationConfig,
 )
+from gpuagent.wire.parallel import TensorParallelConfig
 from gpuagent.wire.protocol import (
     ClaimReply,
     ClaimRequest,
@@ -68,6 +71,7 @@ from gpuagent.wire.trial import (
     VerifyConfig,
 )
 from tests import builders, inside_builders
+from tests.advisor.imports import samples
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -134,7 +138,19 @@ def outcome(result: object) -> TrialOutcome:
     )
 
 
+IMPORTED = convert(
+    read_import(json.dumps(samples.vllm(2)).encode())[0],
+    sha256="0" * 64,
+    benchmark=0,
+    targets=(SlaTarget(metric="ttft_s", statistic="p95", limit=0.5),),
+    hardware="H100 SXM",
+    imported_at_s=1.5,
+)
+
 MESSAGES: dict[str, WireModel] = {
+    "study_spec_imported": IMPORTED.spec,
+    "trial_config_imported": IMPORTED.config,
+    "trial_result_imported": IMPORTED.result,
     "study_spec": StudySpec(
         name="Qwen3-8B chat",
         model=HubModel(id="Qwen/Qwen3-8B"),
@@ -144,6 +160,7 @@ MESSAGES: dict[str, WireModel] = {
     ),
     "trial_spec_baseline": spec(BaselineConfig()),
     "trial_spec_kv_cache": spec(KvCacheConfig()),
+    "trial_spec_tensor_parallel": spec(TensorParallelConfig()),
     "trial_spec_profile": spec(ProfileConfig()),
     "trial_spec_calibrate": spec(CalibrateConfig()),
     "trial_spec_kernels": spec(KernelsConfig()),
@@ -199,6 +216,9 @@ MESSAGES: dict[str, WireModel] = {
     ),
     "result_baseline": ResultRequest(
         lease=LEASE, outcome=outcome(builders.make_baseline_result(n_requests=2))
+    ),
+    "result_tensor_parallel": ResultRequest(
+        lease=LEASE, outcome=outcome(inside_builders.make_split_result())
     ),
     "result_kv_cache": ResultRequest(lease=LEASE, outcome=outcome(builders.make_kv_result())),
     "result_profile": ResultRequest(lease=LEASE, outcome=outcome(builders.make_profile_result())),
