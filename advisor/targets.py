@@ -29,7 +29,8 @@ from gpuagent.request_metrics import (
 )
 from gpuagent.stats import clustered_mean, prove_quantile, quantile, summarise
 from gpuagent.wire import Quantity, SlaTarget, StudySpec, Workload
-from gpuagent.wire.trial import BaselineResult, ImportedResult, VerifyResult
+from gpuagent.wire.serving import ServeConfig
+from gpuagent.wire.trial import BaselineResult, ImportedResult, VerifyConfig, VerifyResult
 
 CONFIDENCE = 0.95
 # One reading has no interval of its own; runs of one configuration differ by this much anyway.
@@ -140,6 +141,12 @@ def measured_at_rate(trial: TrialEvidence) -> bool:
     """Whether arrivals were open-loop, so that latency at the workload's rate can be claimed."""
     baseline = trial.measured(BaselineResult)
     return baseline is not None and baseline.arrivals == "poisson"
+
+
+def in_flight(trial: TrialEvidence) -> int:
+    """Requests that a closed loop keeps in flight; 1 where they are sent one after the other."""
+    config = trial.spec.config
+    return config.streams if isinstance(config, ServeConfig | VerifyConfig) else 1
 
 
 def _status(

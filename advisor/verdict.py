@@ -20,6 +20,7 @@ from advisor.measures import answer_ratio, decode_ratio, times
 from advisor.rules.rule import Finding, Verdict
 from advisor.targets import (
     TargetStatus,
+    in_flight,
     limit_text,
     measured_at_rate,
     target_label,
@@ -186,7 +187,8 @@ def _load(view: _View) -> str:
         return f" at {rate:g}{units.NBSP}req/s"
     if view.evidence.spec.engine == "imported":
         return ""
-    return " one request at a time"
+    streams = in_flight(view.best.trial)
+    return f" with {streams} requests in flight" if streams > 1 else " one request at a time"
 
 
 def _missed(view: _View) -> str:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from gpuagent import environment
 from gpuagent.engines.base import Tick
 from gpuagent.errors import AgentError
 from gpuagent.experiments.base import Clock, Emit
 from gpuagent.experiments.pairing import seed_of, sides_of
-from gpuagent.experiments.requests import PlannedRequest, PromptSource, plan_requests
+from gpuagent.experiments.rate_search import PlannedPoint, SentPoint, search_rate
+from gpuagent.experiments.requests import plan_requests
 from gpuagent.simulator import (
+    KV_BLOCK_TOKENS,
     MACHINES,
     Arrival,
     Counters,
+    Gauge,
     Machine,
     Served,
     ServingKnobs,
@@ -37,6 +42,14 @@ from gpuagent.wire import (
 )
 from gpuagent.wire.loaded import LoadedModel
 from gpuagent.wire.measure import RequestRecord, Validity, ValidityCheck
+from gpuagent.wire.serving import (
+    MAX_TIMELINE,
+    EngineFacts,
+    RateBoundary,
+    ServeConfig,
+    ServedEngine,
+    ServerTimeline,
+)
 from gpuagent.wire.settings import SERVING_KNOBS
 from gpuagent.wire.trial import (
     AbRun,
@@ -44,12 +57,16 @@ from gpuagent.wire.trial import (
     BaselineResult,
     Measurements,
     ServerCounters,
+    ServeResult,
     VerifyConfig,
     VerifyResult,
 )
 
 NOT_REAL = "Simulated: no number of this trial was measured on a device"
 _REASON = "the engine is simulated"
+_SAMPLE_S = 1.0
+# Simulated time is free, requests are not: about 0.1 ms each to simulate and to judge.
+_MOST_POINT_REQUESTS = 3000
 CACHE_TOO_SMALL = "cache_too_small"
 """`detail` of an out-of-memory failure whose cause is too little room for the cache."""
 
@@ -105,108 +122,198 @@ def knobs_of(settings: EngineSettings) -> ServingKnobs:
 
 def _measure(spec: TrialSpec, machine: Machine, emit: Emit, tick: Tick) -> Measurements:
     config = spec.config
-    if isinstance(config, BaselineConfig):
+    if isinstance(config, BaselineConfig | ServeConfig):
         emit("measure", f"Simulating {spec.workload.requests:,} requests", done_frac=0.1)
-        records, counters = _requests(machine, spec.settings, spec.workload, spec.seed, tick)
-        return _baseline(spec, machine, records, counters)
+    if isinstance(config, BaselineConfig):
+        sent = _send(machine, spec.settings, spec.workload, seed=spec.seed, streams=1, tick=tick)
+        return BaselineResult(**_common(spec, machine, sent))
+    if isinstance(config, ServeConfig):
+        return _serve(spec, machine, config, emit, tick)
     if isinstance(config, VerifyConfig):
         return _verify(spec, machine, config, emit, tick)
     raise AgentError(
         FailureReason.CONFIG_ERROR,
-        f"config: the simulator has baseline and verify, not {config.experiment}",
+        f"config: the simulator has baseline, serve and verify, not {config.experiment}",
     )
 
 
-def _requests(
-    machine: Machine, settings: EngineSettings, workload: Workload, seed: int, tick: Tick
-) -> tuple[tuple[RequestRecord, ...], ServerCounters]:
-    source = PromptSource(stream=(0,), vocab_size=1)
+class _NoPrompts:
+    """Lengths are all that the simulator reads."""
+
+    def take(self, tokens: int, rng: random.Random) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What came of a workload's requests."""
+
+    records: tuple[RequestRecord, ...]
+    counters: Counters
+    gauges: tuple[Gauge, ...]
+
+
+def _send(
+    machine: Machine,
+    settings: EngineSettings,
+    workload: Workload,
+    *,
+    seed: int,
+    streams: int,
+    tick: Tick,
+    sample_s: float | None = None,
+) -> _Sent:
+    """The workload's requests at its rate; without one `streams` of them are kept in flight."""
     planned = plan_requests(
         workload,
         count=workload.requests,
         seed=seed,
-        source=source,
+        source=_NoPrompts(),
         max_context=machine.max_context,
     )
+    arrivals = [Arrival(p.intended_s or 0.0, p.input_tokens, p.output_tokens) for p in planned]
     noise = random.Random(seed).randrange(2**31)  # noqa: S311  noise of a simulation
-    knobs = knobs_of(settings)
-    if workload.request_rate_per_s is not None:
-        tick()
-        arrivals = [_arrival(p, p.intended_s or 0.0) for p in planned]
-        served = simulate(machine, knobs, arrivals, seed=noise)
-        return _records(arrivals, served), _counters([served.counters])
-    records: list[RequestRecord] = []
-    counters: list[Counters] = []
-    now_s = 0.0
-    for index, request in enumerate(planned):
-        tick()
-        arrivals = [_arrival(request, now_s)]
-        served = simulate(machine, knobs, arrivals, seed=noise + index)
-        records += _records(arrivals, served)
-        counters.append(served.counters)
-        now_s = served.end_s
-    return tuple(records), _counters(counters)
-
-
-def _arrival(request: PlannedRequest, at_s: float) -> Arrival:
-    return Arrival(at_s, len(request.prompt), request.output_tokens)
+    served = simulate(
+        machine,
+        knobs_of(settings),
+        arrivals,
+        seed=noise,
+        streams=streams if workload.request_rate_per_s is None else None,
+        sample_s=sample_s,
+        most_samples=MAX_TIMELINE,
+        tick=tick,
+    )
+    return _Sent(_records(arrivals, served), served.counters, served.gauges)
 
 
 def _records(arrivals: Sequence[Arrival], served: Served) -> tuple[RequestRecord, ...]:
     return tuple(
         RequestRecord(
-            intended_s=arrival.at_s,
-            sent_s=arrival.at_s,
+            intended_s=sent_s,
+            sent_s=sent_s,
             token_s=times,
             input_tokens=arrival.input_tokens,
             output_tokens=len(times),
         )
-        for arrival, times in zip(arrivals, served.token_s, strict=True)
+        for arrival, sent_s, times in zip(arrivals, served.sent_s, served.token_s, strict=True)
     )
 
 
-def _counters(runs: Sequence[Counters]) -> ServerCounters:
-    steps = sum(run.steps for run in runs)
-
-    def share(name: str) -> float:
-        return sum(getattr(run, name) for run in runs) / max(1, steps)
-
+def _counters(run: Counters) -> ServerCounters:
+    steps = max(1, run.steps)
     return ServerCounters(
-        steps=steps,
-        preemptions=sum(run.preemptions for run in runs),
-        running_peak=max(run.running_peak for run in runs),
-        kv_peak_frac=max(run.kv_peak_frac for run in runs),
-        full_frac=share("full_steps"),
-        starved_frac=share("starved_steps"),
-        eager_frac=share("eager_steps"),
-        mixed_frac=share("mixed_steps"),
+        steps=run.steps,
+        preemptions=run.preemptions,
+        running_peak=run.running_peak,
+        kv_peak_frac=run.kv_peak_frac,
+        full_frac=run.full_steps / steps,
+        starved_frac=run.starved_steps / steps,
+        eager_frac=run.eager_steps / steps,
+        mixed_frac=run.mixed_steps / steps,
     )
 
 
-def _baseline(
-    spec: TrialSpec,
-    machine: Machine,
-    records: tuple[RequestRecord, ...],
-    counters: ServerCounters,
-) -> BaselineResult:
+def _common(spec: TrialSpec, machine: Machine, sent: _Sent) -> dict[str, Any]:
+    """What the results of all experiments on one configuration have."""
     used = (spec.settings.memory_share_frac or ServingKnobs().memory_share_frac) * (
         machine.memory_bytes
     )
     missing = Quantity(reason=_REASON)
-    return BaselineResult(
-        model=_loaded(machine),
-        cells=(),
-        requests=records,
-        arrivals="closed_loop" if spec.workload.request_rate_per_s is None else "poisson",
-        window_s=max(record.token_s[-1] for record in records),
-        peak_memory_bytes=Quantity(value=used),
-        memory_kind="simulated",
-        joules_per_token=missing,
-        idle_power_w=missing,
-        net_joules_per_token=missing,
-        read_bandwidth_bytes_s=missing,
-        perplexity_reason=_REASON,
-        server=counters,
+    return {
+        "model": _loaded(machine),
+        "cells": (),
+        "requests": sent.records,
+        "arrivals": "closed_loop" if spec.workload.request_rate_per_s is None else "poisson",
+        "window_s": max(record.token_s[-1] for record in sent.records),
+        "peak_memory_bytes": Quantity(value=used),
+        "memory_kind": "simulated",
+        "joules_per_token": missing,
+        "idle_power_w": missing,
+        "net_joules_per_token": missing,
+        "read_bandwidth_bytes_s": missing,
+        "perplexity_reason": _REASON,
+        "server": _counters(sent.counters),
+    }
+
+
+def _serve(
+    spec: TrialSpec, machine: Machine, config: ServeConfig, emit: Emit, tick: Tick
+) -> ServeResult:
+    """The workload's requests, then the highest rate, in simulated time."""
+    closed = spec.workload.request_rate_per_s is None
+    sent = _send(
+        machine,
+        spec.settings,
+        spec.workload,
+        seed=spec.seed,
+        streams=config.streams,
+        tick=tick,
+        sample_s=_SAMPLE_S,
+    )
+    boundary, why_none = _boundary(spec, machine, config, sent.records, emit, tick)
+    return ServeResult(
+        **_common(spec, machine, sent),
+        served=_served(machine, knobs_of(spec.settings), sent.gauges),
+        streams=config.streams if closed else None,
+        boundary=boundary,
+        boundary_reason=why_none,
+    )
+
+
+def _boundary(
+    spec: TrialSpec,
+    machine: Machine,
+    config: ServeConfig,
+    records: Sequence[RequestRecord],
+    emit: Emit,
+    tick: Tick,
+) -> tuple[RateBoundary | None, str | None]:
+    """Each rate is served to its end: simulated time need not be saved by cutting one off."""
+    if config.boundary_points == 0:
+        return None, None
+
+    def send(asked: PlannedPoint) -> SentPoint:
+        workload = spec.workload.model_copy(
+            update={"request_rate_per_s": asked.rate_per_s, "requests": asked.count}
+        )
+        sent = _send(machine, spec.settings, workload, seed=asked.seed, streams=1, tick=tick)
+        return SentPoint(sent.records)
+
+    return search_rate(
+        spec,
+        config,
+        records,
+        send,
+        out_of_time=lambda: False,
+        most_requests=_MOST_POINT_REQUESTS,
+        on_point=lambda done, text: emit(
+            "measure", text, done_frac=0.1 + 0.9 * done / config.boundary_points
+        ),
+    )
+
+
+def _served(machine: Machine, knobs: ServingKnobs, gauges: Sequence[Gauge]) -> ServedEngine:
+    """No process ran, so there is no start, no log and no count of a second party."""
+    return ServedEngine(
+        engine="simulated",
+        version=environment.agent_version(),
+        ready_s=Quantity(reason="the engine is simulated, so nothing was started"),
+        facts=EngineFacts(
+            kv_cache_tokens=machine.kv_blocks(knobs) * KV_BLOCK_TOKENS,
+            kv_block_tokens=KV_BLOCK_TOKENS,
+            max_context=machine.max_context,
+            max_running=knobs.max_running,
+            max_batched_tokens=knobs.max_batched_tokens,
+        ),
+        timeline=ServerTimeline(
+            at_s=tuple(gauge.at_s for gauge in gauges),
+            running=tuple(gauge.running for gauge in gauges),
+            waiting=tuple(gauge.waiting for gauge in gauges),
+            kv_frac=tuple(gauge.kv_frac for gauge in gauges),
+            preemptions=tuple(gauge.preemptions for gauge in gauges),
+        ),
+        prefix_hit_frac=Quantity(reason="the simulator has no prefix cache"),
+        spec_accepted_frac=Quantity(reason="the simulator does not speculate"),
     )
 
 
@@ -220,9 +327,12 @@ def _verify(
         for side in sides_of(pair):
             # Both sides of a pair get the same requests; the simulated machine differs per run.
             seed = seed_of(pair, spec.seed)
-            records, _ = _requests(machine, sides[side], workload, seed, tick)
+            sent = _send(
+                machine, sides[side], workload, seed=seed, streams=config.streams, tick=tick
+            )
             order = len(runs)
-            runs.append(AbRun.model_validate({"side": side, "order": order, "requests": records}))
+            run = {"side": side, "order": order, "requests": sent.records}
+            runs.append(AbRun.model_validate(run))
             emit("measure", f"Run {order + 1}", done_frac=len(runs) / (2 * config.pairs))
     return VerifyResult(
         model_a=_loaded(machine),

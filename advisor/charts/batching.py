@@ -15,15 +15,15 @@ def scaling(data: ChartInput) -> Chart:
     found = in_focus(data, BatchingResult)
     title = "Throughput over the batch size"
     if found is None:
-        return empty("batch-scaling", "Batch", title, nothing_yet(data, "batching"))
+        return empty("batch-scaling", "Batch size", title, nothing_yet(data, "batching"))
     trial, result = found
     ran = [p for p in result.points if p.decode_step_s.n]
     if not ran:
-        return empty("batch-scaling", "Batch", title, "No batch ran on this device.")
+        return empty("batch-scaling", "Batch size", title, "No batch ran on this device.")
     first, last = _rate(ran[0])[0], _rate(ran[-1])[0]
     return Chart(
         id="batch-scaling",
-        short="Batch",
+        short="Batch size",
         title=f"Decode rises from {units.rate(first)} at batch {ran[0].batch} to "
         f"{units.rate(last)} at batch {ran[-1].batch}",
         note=(

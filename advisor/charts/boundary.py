@@ -340,6 +340,8 @@ def _how(lines: Sequence[Line]) -> str:
     spans = sorted({line.found.point_s for line in lines})
     each = " or ".join(units.seconds(s, 2) for s in spans)
     text = f"Open-loop arrivals, {each} at each rate."
+    if any(line.trial.spec.engine == "simulated" for line in lines):
+        text = f"Simulated: open-loop arrivals, up to {each} of simulated time at each rate."
     if any(line.found.rate_per_s is not None for line in lines):
         text += (
             " Dotted: where the fitted curve crosses a limit; the bar below spans the highest rate "

@@ -12,6 +12,11 @@ from advisor.charts import figure
 
 _LOG_FROM = 20.0
 _LOG_RATES_FROM = 12.0
+# Of the plot as it is drawn on a page, for names that must not lie on each other.
+_HEIGHT_PX = 240.0
+_LINE_PX = 14.0
+_NAME_FRAC = 0.15
+_FOOT_FRAC = 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +70,13 @@ def curves(
     ys += [limit] if limit is not None else []
     y = _Axis(ys, log=may_log and min(ys) > 0 and max(ys) > _LOG_FROM * min(ys), top=top)
     traces, shapes, labels = [], [], []
+    lifts = _lifts(lines, x, y)
     for n, line in enumerate(lines):
         traces += _line(line)
         if line.highest is not None:
             traces += _bar(line, y, n)
             shapes.append(_upright(line))
-        labels += _labels(line, x, y, n, several=len(lines) > 1)
+        labels += _labels(line, x, y, n, lifts)
     if limit is not None:
         shapes.append(figure.limit_y(limit))
         place = {"xref": "paper", "x": 0, "y": y.at(limit), "xanchor": "left", "yanchor": "bottom"}
@@ -105,6 +111,12 @@ class _Axis:
         if self.log:
             return float(self.low * (self.high / self.low) ** share)
         return self.high * share
+
+    def place(self, value: float) -> float:
+        """The share of the axis at this value."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return value / self.high
 
     def axis(self, title: str) -> figure.Figure:
         if self.log:
@@ -170,15 +182,38 @@ def _bar(curve: Curve, y: _Axis, place: int) -> list[figure.Figure]:
     return [bar]
 
 
-def _labels(curve: Curve, x: _Axis, y: _Axis, n: int, *, several: bool) -> list[figure.Figure]:
+def _lifts(lines: Sequence[Curve], x: _Axis, y: _Axis) -> dict[int, float]:
+    """Pixels by which the name at the end of each line gives way to one below; {} for one line."""
+    ends = [
+        (y.place(last.y) * _HEIGHT_PX, x.place(last.rate_per_s), n)
+        for n, curve in enumerate(lines)
+        if len(lines) > 1 and (last := _last(curve)) is not None
+    ]
+    taken: list[tuple[float, float]] = []
+    lifts = {}
+    for height, side, n in sorted(ends):
+        at = height
+        for below, beside in taken:
+            if abs(side - beside) < _NAME_FRAC:
+                at = max(at, below + _LINE_PX)
+        taken.append((at, side))
+        lifts[n] = at - height
+    return lifts
+
+
+def _last(curve: Curve) -> Mark | None:
+    return next((m for m in reversed(curve.marks) if m.joined), None)
+
+
+def _labels(
+    curve: Curve, x: _Axis, y: _Axis, n: int, lifts: dict[int, float]
+) -> list[figure.Figure]:
     labels: list[figure.Figure] = []
     at: figure.Figure
-    last = next((m for m in reversed(curve.marks) if m.joined), None)
-    if several and last is not None:
-        at = {"x": x.at(last.rate_per_s), "y": y.at(last.y)}
-        labels.append(
-            figure.label(curve.name, colour=curve.colour, xanchor="right", yshift=14, **at)
-        )
+    last = _last(curve)
+    if n in lifts and last is not None:
+        at = {"x": x.at(last.rate_per_s), "y": y.at(last.y), "yshift": 14 + lifts[n]}
+        labels.append(figure.label(curve.name, colour=curve.colour, xanchor="right", **at))
     if curve.highest is not None:
         rate = curve.highest[0]
         on_left = x.at(rate) > x.at(x.share(0.6))
@@ -196,9 +231,14 @@ def _labels(curve: Curve, x: _Axis, y: _Axis, n: int, *, several: bool) -> list[
                 xshift=-4 if on_left else 4,
             )
         )
-    for mark in curve.marks:
-        if mark.word and not several:
-            at = {"x": x.at(mark.rate_per_s), "y": y.at(mark.y), "yshift": -18}
-            anchor = "right" if x.at(mark.rate_per_s) > x.at(x.share(0.6)) else "center"
+    for before, mark in zip((None, *curve.marks), curve.marks, strict=False):
+        if mark.word and not lifts:
+            # Beside the line that leads to the point, and not on the axis.
+            rising = before is not None and before.y < mark.y
+            up = rising or y.place(mark.y) < _FOOT_FRAC
+            at = {"x": x.at(mark.rate_per_s), "y": y.at(mark.y), "yshift": 18 if up else -18}
+            anchor = "center"
+            if x.place(mark.rate_per_s) > 0.6:
+                anchor = "left" if up and not rising else "right"
             labels.append(figure.label(mark.word, size=11, name="wide", xanchor=anchor, **at))
     return labels

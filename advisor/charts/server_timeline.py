@@ -66,8 +66,12 @@ def _chart(trial: TrialEvidence, result: ServeResult, seen: ServerTimeline) -> C
     panels = _panels(seen, at, in_flight, sent, ttft)
     missing = sum(value is None for value in seen.running)
     note = (
-        f"Gauges of the server, {len(seen.at_s):,} readings about one a second"
-        + (f", {missing:,} of them without an answer (gaps)" if missing else "")
+        f"Gauges of the simulated server, {len(seen.at_s):,} readings, one a second of its time"
+        if trial.spec.engine == "simulated"
+        else f"Gauges of the server, {len(seen.at_s):,} readings about one a second"
+    )
+    note += (
+        (f", {missing:,} of them without an answer (gaps)" if missing else "")
         + f"; {len(sent):,} requests of the client on the same clock"
         + (f", every {-(-len(sent) // _MAX_POINTS)}th drawn" if len(sent) > _MAX_POINTS else "")
         + "."

@@ -57,7 +57,7 @@ def _chart(data: ChartInput, *, chart_id: str, short: str, word: str, rate: _Rat
         label=f"Line chart of {word.lower()} speed against input length by batch size",
         figure=_figure(word, rated),
         columns=(
-            Column("Batch"),
+            Column("Batch size"),
             Column("Input (tokens)"),
             Column("Speed (tok/s)"),
             Column("95 %"),

@@ -20,17 +20,19 @@ WORDS = (
     *("batching", "calibrate", "quantisation", "robustness", "serve", "profile", "tensor_parallel"),
     *("attention", "cost and energy", "kernels", "measurement", "memory", "parallelism"),
     *("precision", "scheduling", "stability", "targets"),
+    "compiled",
     *("on-demand", "spot", "reserved", "marketplace", "community"),
 )
 
 # Who meets how many targets under which load, by how much: the headline of a study.
 _WHO = ("Trial {0} meets {1}", "The current settings meet {1}")
-_LOAD = ("", " at {2}", " one request at a time")
+_LOAD = ("", " at {2}", " one request at a time", " with {2} requests in flight")
 _MARGIN = ("", ": {3} of {4}", ": {3} instead of {4}")
 
 COMPOSED = (
     *(f"{who}{load}{margin}" for who in _WHO for load in _LOAD for margin in _MARGIN),
     "{0} and {1} more",
+    "Trial {0} at {1}: {2}",
     "{0} keeps all targets up to {1} instead of {2} with {3}",
     "{0} keeps all targets up to {1} instead of {2} with {3}; the brackets overlap",
     "{0} falls from {1} to {2} in trial {3}",

@@ -25,7 +25,13 @@ from advisor.reports.method import environment_lines, limit_lines, method_lines
 from advisor.reports.robustness import RobustnessPart, study_robustness
 from advisor.rules.rule import Finding
 from advisor.scenarios import SCENARIOS
-from advisor.targets import TargetStatus, TargetVerdict, target_name, target_statuses
+from advisor.targets import (
+    TargetStatus,
+    TargetVerdict,
+    in_flight,
+    target_name,
+    target_statuses,
+)
 from advisor.verdict import StudyVerdict, VerdictStatus, Verification
 from gpuagent.wire import EngineSettings, StudySpec
 
@@ -204,7 +210,14 @@ def study_facts(evidence: StudyEvidence) -> list[tuple[str, str]]:
     workload = evidence.spec.workload
     rate = workload.request_rate_per_s
     imported = evidence.spec.engine == "imported"
-    arrivals = f"{units.number(rate)} req/s" if rate else AS_SENT if imported else _ONE_BY_ONE
+    streams = max((in_flight(trial) for trial in evidence.trials), default=1)
+    arrivals = _ONE_BY_ONE
+    if rate:
+        arrivals = f"{units.number(rate)} req/s"
+    elif imported:
+        arrivals = AS_SENT
+    elif streams > 1:
+        arrivals = f"{streams} requests in flight"
     lengths = f"input {workload.input_tokens.text}, output {workload.output_tokens.text} tokens"
     if workload.input_tokens.kind == workload.output_tokens.kind == "unknown":
         lengths = "lengths not in the file"

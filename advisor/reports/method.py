@@ -21,6 +21,7 @@ from gpuagent.wire.trial import (
     ImportedResult,
     KvCacheResult,
     ProfileResult,
+    ServeResult,
     VerifyResult,
 )
 
@@ -144,12 +145,16 @@ def _first(evidence: StudyEvidence, kind: type[Measurement]) -> Measurement | No
 def _arrivals(baselines: list[BaselineResult]) -> str:
     sent = sum(len(r.requests) for r in baselines)
     failed = sum(1 for r in baselines for q in r.requests if q.error is not None or not q.token_s)
-    open_loop = all(r.arrivals == "poisson" for r in baselines)
-    how = (
-        "Open-loop Poisson arrivals, timed from the intended send"
-        if open_loop
-        else "One request after the other (closed loop), so no claim is made about a request rate"
-    )
+    streams = max((r.streams or 1 for r in baselines if isinstance(r, ServeResult)), default=1)
+    if all(r.arrivals == "poisson" for r in baselines):
+        how = "Open-loop Poisson arrivals, timed from the intended send"
+    elif streams > 1:
+        how = (
+            f"Up to {streams} requests in flight (closed loop), so no claim is made about a "
+            "request rate"
+        )
+    else:
+        how = "One request after the other (closed loop), so no claim is made about a request rate"
     tail = "none failed" if not failed else f"{failed:,} failed and count as over every limit"
     return f"{how}; {sent:,} requests in {len(baselines)} trials, {tail}."
 

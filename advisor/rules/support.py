@@ -197,11 +197,11 @@ def service_time(
 ) -> ServiceTime | None:
     """From requests sent one after the other, else from the grid's cell at batch 1.
 
-    Requests of an open loop wait for each other, so their own latency is no service time.
+    Requests that overlap wait for each other, so their own latency is no service time.
     """
     metrics = trial_metrics(trial)
     if result.arrivals == "closed_loop" and metrics is not None:
-        if metrics.succeeded >= MIN_REQUESTS:
+        if metrics.succeeded >= MIN_REQUESTS and not metrics.overlapping:
             spread = summarise(metrics.e2e_s - metrics.queue_s)
             return ServiceTime(
                 spread.mean, spread.mean_low, spread.mean_high, spread.n, "one request at a time"

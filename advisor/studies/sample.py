@@ -54,7 +54,8 @@ _SPEC: Final = {
         "cuda_graphs": False,
         "memory_share_frac": 0.7,
     },
-    "budget_s": 60,
+    "boundary": True,
+    "budget_s": 120,
 }
 
 

@@ -16,11 +16,11 @@ from advisor.targets import trial_metrics
 from gpuagent.wire import EngineSettings, StudySpec
 from gpuagent.wire.robustness import RobustnessConfig
 from gpuagent.wire.serving import ServeConfig
-from gpuagent.wire.settings import SERVERS
-from gpuagent.wire.trial import BaselineConfig, BaselineResult, ServeResult, VerifyConfig
+from gpuagent.wire.trial import BaselineResult, ServeResult, VerifyConfig
 
-# A simulated trial takes this long on the agent, whatever time it simulates.
+# A simulated trial takes this long on the agent, whatever time it simulates; its highest rate more.
 SIMULATED_TRIAL_S = 3.0
+SIMULATED_BOUNDARY_S = 3.0
 SIMULATED_RUN_REQUESTS = 200
 # The paired test needs six to prove anything.
 PAIRS = 6
@@ -32,6 +32,9 @@ STREAMS = {"chat": 8, "api": 16, "edge": 1, "batch": 64}
 CPU_STREAMS = {"chat": 4, "api": 8, "edge": 1, "batch": 16}
 BOUNDARY_POINTS = 6
 POINT_S = {"cpu": 15.0, "gpu": 30.0}
+# Simulated time is nearly free: enough for six independent blocks, which a proof needs.
+SIMULATED_POINT_S = 65.0
+SIMULATED_BOUNDARY_POINTS = 10
 # Tokens a second before anything was measured, for the first estimate of time alone.
 GUESSED_TOK_S = {"cpu": 60.0, "gpu": 1500.0}
 PERPLEXITY_TOKENS = 2048
@@ -53,7 +56,7 @@ def first_trials(
     notes: tuple[str, ...] = ()
     if spec.engine == "openai":
         notes = ("An endpoint is measured as it is: its settings are its owner's.",)
-    elif spec.engine in SERVERS and spec.workload.request_rate_per_s is None:
+    elif spec.workload.request_rate_per_s is None:
         streams = streams_of(spec, device)
         notes = (
             f"No request rate was given: {streams} request{'s are' if streams > 1 else ' is'} kept "
@@ -122,7 +125,7 @@ def verification(
             pairs=PAIRS,
             requests_per_run=_run_requests(evidence),
             perplexity_tokens=PERPLEXITY_TOKENS if changed & QUALITY_KNOBS and not simulated else 0,
-            streams=1 if simulated else streams_of(spec, device),
+            streams=streams_of(spec, device),
         ),
         estimate_s=estimate_s,
     )
@@ -194,14 +197,14 @@ def streams_of(spec: StudySpec, device: DeviceFacts) -> int:
     return max(1, min(usual[spec.workload.preset], spec.workload.requests))
 
 
-def _config(spec: StudySpec, device: DeviceFacts) -> BaselineConfig | ServeConfig:
-    if spec.engine == "simulated":
-        return BaselineConfig(perplexity_tokens=0)
+def _config(spec: StudySpec, device: DeviceFacts) -> ServeConfig:
+    simulated = spec.engine == "simulated"
     latency = tuple(t for t in spec.targets if t.percentile is not None)
+    points = SIMULATED_BOUNDARY_POINTS if simulated else BOUNDARY_POINTS
     return ServeConfig(
         streams=streams_of(spec, device),
-        boundary_points=BOUNDARY_POINTS if spec.boundary else 0,
-        point_s=POINT_S[device.kind],
+        boundary_points=points if spec.boundary else 0,
+        point_s=SIMULATED_POINT_S if simulated else POINT_S[device.kind],
         targets=latency if spec.boundary else (),
     )
 
@@ -225,7 +228,7 @@ def _trial_estimate_s(
     spec: StudySpec, device: DeviceFacts, evidence: StudyEvidence | None
 ) -> float:
     if spec.engine == "simulated":
-        return SIMULATED_TRIAL_S
+        return SIMULATED_TRIAL_S + (SIMULATED_BOUNDARY_S if spec.boundary else 0.0)
     start_s = _start_s(spec, device, evidence)
     boundary_s = BOUNDARY_POINTS * (POINT_S[device.kind] + 2) if spec.boundary else 0.0
     return start_s + WARM_S + _requests_s(spec, device, evidence) + boundary_s

@@ -7,9 +7,13 @@ rate at least 0.99, own processor time at most 70 % of one core, connections lef
 
 from __future__ import annotations
 
-from gpuagent.load.driver import LoadRun
+from typing import TYPE_CHECKING
+
 from gpuagent.validity.lag import send_lag
 from gpuagent.wire.measure import Validity, ValidityCheck
+
+if TYPE_CHECKING:
+    from gpuagent.load.driver import LoadRun
 
 RATE_FRAC = 0.99
 CPU_FRAC = 0.70

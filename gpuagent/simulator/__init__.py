@@ -5,13 +5,15 @@ it says anything about a real device.
 """
 
 from gpuagent.simulator.knobs import ServingKnobs
-from gpuagent.simulator.machine import MACHINES, Machine, StartRefused
-from gpuagent.simulator.scheduler import Arrival, Counters, Served, simulate
+from gpuagent.simulator.machine import KV_BLOCK_TOKENS, MACHINES, Machine, StartRefused
+from gpuagent.simulator.scheduler import Arrival, Counters, Gauge, Served, simulate
 
 __all__ = [
+    "KV_BLOCK_TOKENS",
     "MACHINES",
     "Arrival",
     "Counters",
+    "Gauge",
     "Machine",
     "Served",
     "ServingKnobs",

@@ -13,13 +13,15 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from gpuagent.simulator.knobs import ServingKnobs
 from gpuagent.simulator.machine import KV_BLOCK_TOKENS, Machine
 
 _MAX_STEPS = 2_000_000
+_STEPS_PER_TICK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,17 @@ class Arrival:
     at_s: float
     input_tokens: int
     output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """The server's state at one moment; preemptions since the start."""
+
+    at_s: float
+    running: int
+    waiting: int
+    kv_frac: float
+    preemptions: int
 
 
 @dataclass(slots=True)
@@ -54,17 +67,23 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """token_s[i]: when each output token of request i was out, seconds since the start."""
+    """token_s[i]: when each output token of request i was out, seconds since the start.
+
+    sent_s[i]: when it was sent. gauges: what was sampled; () where no sampling was asked for.
+    """
 
     token_s: tuple[tuple[float, ...], ...]
+    sent_s: tuple[float, ...]
     counters: Counters
     end_s: float
+    gauges: tuple[Gauge, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
     index: int
     arrival: Arrival
+    sent_s: float
     token_s: list[float] = field(default_factory=list)
     computed: int = 0
     blocks: int = 0
@@ -82,14 +101,31 @@ class _Request:
 
 
 def simulate(
-    machine: Machine, knobs: ServingKnobs, arrivals: Sequence[Arrival], *, seed: int | None
+    machine: Machine,
+    knobs: ServingKnobs,
+    arrivals: Sequence[Arrival],
+    *,
+    seed: int | None,
+    streams: int | None = None,
+    sample_s: float | None = None,
+    most_samples: int = 4000,
+    tick: Callable[[], None] = lambda: None,
 ) -> Served:
-    """Serve `arrivals` to the end. seed None: without noise. Raises StartRefused, or ValueError
-    for a request that is longer than the machine's context."""
+    """Serve `arrivals` to the end. seed None: without noise.
+
+    streams: a closed loop with so many in flight; each end sends the next, whatever its at_s.
+    sample_s: simulated seconds between two readings of the gauges, `most_samples` of them at most.
+    tick: called now and then; what it raises ends the simulation.
+
+    Raises StartRefused, or ValueError for a request that is longer than the machine's context.
+    """
     for arrival in arrivals:
         if arrival.input_tokens + arrival.output_tokens > machine.max_context:
             raise ValueError(f"a request is longer than the context of {machine.max_context:,}")
-    return _Run(machine, knobs, arrivals, seed).finish()
+    run = _Run(machine, knobs, arrivals, seed, streams)
+    if sample_s is not None:
+        run.sample_s, run.most_samples = sample_s, most_samples
+    return run.finish(tick)
 
 
 class _Run:
@@ -99,14 +135,23 @@ class _Run:
         knobs: ServingKnobs,
         arrivals: Sequence[Arrival],
         seed: int | None,
+        streams: int | None = None,
     ) -> None:
         self.machine, self.knobs = machine, knobs
         self.total = self.free = machine.kv_blocks(knobs)
         self.rng = random.Random(seed) if seed is not None else None  # noqa: S311  noise
         # Two runs of one configuration differ as a whole, too.
         self.factor = math.exp(self.rng.gauss(0.0, machine.noise_cov / 2)) if self.rng else 1.0
-        self.requests = [_Request(i, a) for i, a in enumerate(arrivals)]
-        self.coming = deque(sorted(self.requests, key=lambda r: (r.arrival.at_s, r.index)))
+        self.requests = [
+            _Request(i, a, a.at_s if streams is None else 0.0) for i, a in enumerate(arrivals)
+        ]
+        self.coming = deque(sorted(self.requests, key=lambda r: (r.sent_s, r.index)))
+        # In a closed loop these are not sent before another one ends.
+        self.held: deque[_Request] = deque()
+        while streams is not None and len(self.coming) > streams:
+            self.held.appendleft(self.coming.pop())
+        self.sample_s, self.most_samples = math.inf, 0
+        self.gauges: list[Gauge] = []
         self.waiting: deque[_Request] = deque()
         self.running: list[_Request] = []
         self.prefilling: list[_Request] = []
@@ -118,20 +163,24 @@ class _Run:
         self.stamps: list[float] = []
         self.counters = Counters(kv_blocks=self.total)
 
-    def finish(self) -> Served:
+    def finish(self, tick: Callable[[], None] = lambda: None) -> Served:
         while self.coming or self.waiting or self.running:
+            if self.step % _STEPS_PER_TICK == 0:
+                tick()
             self._arrive()
             self._one_step()
             if self.step > _MAX_STEPS:
                 raise ValueError("the simulation does not end: fewer or shorter requests")
         self.counters.steps = self.step
         tokens = tuple(tuple(request.token_s) for request in self.requests)
-        return Served(tokens, self.counters, self.now)
+        sent = tuple(request.sent_s for request in self.requests)
+        return Served(tokens, sent, self.counters, self.now, tuple(self.gauges))
 
     def _arrive(self) -> None:
         if not self.running and not self.waiting and self.coming:
-            self.now = max(self.now, self.coming[0].arrival.at_s)
-        while self.coming and self.coming[0].arrival.at_s <= self.now:
+            self.now = max(self.now, self.coming[0].sent_s)
+            self._read_gauges(0.0)
+        while self.coming and self.coming[0].sent_s <= self.now:
             self.waiting.append(self.coming.popleft())
 
     def _one_step(self) -> None:
@@ -153,8 +202,10 @@ class _Run:
             seconds *= self.factor * math.exp(self.rng.gauss(0.0, self.machine.noise_cov))
         self.now += seconds
         self.stamps.append(self.now)
+        used = 1 - self.free / self.total
         counters.running_peak = max(counters.running_peak, len(self.running))
-        counters.kv_peak_frac = max(counters.kv_peak_frac, 1 - self.free / self.total)
+        counters.kv_peak_frac = max(counters.kv_peak_frac, used)
+        self._read_gauges(used)
         counters.prefill_tokens += prefill
         counters.eager_steps += self.decoding > 0 and not graph
         counters.mixed_steps += self.decoding > 0 and prefill > 0
@@ -166,6 +217,18 @@ class _Run:
             if request.computed == request.known:
                 self._first_token(request)
         self.step += 1
+
+    def _read_gauges(self, kv_frac: float) -> None:
+        """What held from the reading before until now. A request waits from when it is sent on."""
+        while len(self.gauges) < self.most_samples:
+            at_s = len(self.gauges) * self.sample_s
+            if at_s >= self.now:
+                return
+            late = sum(1 for _ in takewhile(lambda r: r.sent_s <= at_s, self.coming))  # noqa: B023
+            waiting = len(self.waiting) + late
+            self.gauges.append(
+                Gauge(at_s, len(self.running), waiting, kv_frac, self.counters.preemptions)
+            )
 
     def _chunk(self, request: _Request, budget: int, chunks: list[tuple[_Request, int]]) -> int:
         wanted = request.known - request.computed
@@ -201,7 +264,7 @@ class _Run:
         self.prefilling.remove(request)
         request.token_s.append(self.now)
         if request.left == 0:
-            self._release(request)
+            self._leave(request)
             return
         held = request.known - 1
         request.decode_since = self.step + 1
@@ -227,7 +290,15 @@ class _Run:
 
     def _end(self, request: _Request) -> None:
         self._stop_decoding(request, self.step + 1 - request.decode_since)
+        self._leave(request)
+
+    def _leave(self, request: _Request) -> None:
+        """It has all its tokens; in a closed loop its client sends the next one now."""
         self._release(request)
+        if self.held:
+            following = self.held.popleft()
+            following.sent_s = self.now
+            self.coming.append(following)
 
     def _release(self, request: _Request) -> None:
         self.running.remove(request)

@@ -111,7 +111,7 @@ class StudySpec(WireModel):
     def _boundary_fits(self) -> Self:
         if not self.boundary:
             return self
-        if self.engine not in SERVERS:
+        if self.engine not in (*SERVERS, "simulated"):
             raise ValueError(f"a boundary needs a server, and {self.engine} is none")
         if not any(target.percentile is not None for target in self.targets):
             raise ValueError("a boundary needs a latency target at a percentile")

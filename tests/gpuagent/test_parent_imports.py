@@ -17,6 +17,8 @@ PARENT_SIDE = (
     "gpuagent.daemon",
     "gpuagent.experiments",
     "gpuagent.engines",
+    # The server simulates its sample study, without the agent's HTTP client.
+    "gpuagent.simulated_trial",
 )
 
 
@@ -24,7 +26,7 @@ PARENT_SIDE = (
 def test_the_parents_modules_import_neither_torch_nor_transformers(blocked: str) -> None:
     script = (
         "import sys\n"
-        f"sys.modules[{blocked!r}] = None\n"
+        f"sys.modules[{blocked!r}] = sys.modules['httptools'] = None\n"
         + "".join(f"import {name}\n" for name in PARENT_SIDE)
         + "from pathlib import Path\n"
         "from gpuagent.environment import build_hello\n"

@@ -102,7 +102,7 @@ class StudyForm(forms.Form):
         label="Preset", choices=[(name, name) for name in PRESETS], required=False
     )
     request_rate = _number(
-        "Request rate", help_text="Empty: one request after the other.", mode="decimal"
+        "Request rate", help_text="Empty: an answer sends the next request.", mode="decimal"
     )
     requests = _number("Requests per trial")
     input_mean = _number("Input, mean")
@@ -141,7 +141,7 @@ class StudyForm(forms.Form):
         label="Endpoint", required=False, widget=forms.Select({"class": "input"})
     )
     boundary = _select(
-        "Highest rate", [("false", "Not searched"), ("true", "Search it for each configuration")]
+        "Highest rate", [("false", "Not searched"), ("true", "Search in each trial")]
     )
     robustness = _select(
         "Robustness test",
@@ -268,7 +268,8 @@ class StudyForm(forms.Form):
             "agent": data["agent"] or None,
             "engine": self._engine(),
             "endpoint": (data["endpoint"] or None) if self._engine() == "openai" else None,
-            "boundary": data["boundary"] == "true" and self._serves(),
+            "boundary": data["boundary"] == "true"
+            and (self._serves() or self._engine() == "simulated"),
             "robustness": _SWITCH.get(data["robustness"]) if self._serves() else None,
             "current": self._current(),
             "goal": data["goal"] or "optimise",

@@ -24,6 +24,7 @@ _COUNTED = {
     "input_tokens": "Input tokens",
 }
 _OWN = "the engine's own words at its start"
+_SIMULATED = "as simulated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +74,19 @@ def server_page(trial: TrialEvidence, evidence: StudyEvidence) -> ServerPage | N
     if result is None:
         return None
     served, counters = result.served, result.server
+    simulated = evidence.spec.engine == "simulated"
     name = f"{served.engine} {served.version or ''}".strip()
     lines: list[Line] = [
         ("Start", units.seconds(served.ready_s.value), served.ready_s.reason or f"{name}, ready"),
-        *_fact_lines(served.facts),
+        *_fact_lines(served.facts, _SIMULATED if simulated else _OWN),
         _share("Prefix cache hits", served.prefix_hit_frac, "of prompt tokens"),
         _share("Accepted draft tokens", served.spec_accepted_frac, "of what the draft proposed"),
     ]
     if counters is not None:
         most = f"at most {units.percent(counters.kv_peak_frac)} of the cache used"
         lines.append(("Running at the peak", f"{counters.running_peak:,} requests", most))
-        lines.append(("Preemptions", f"{counters.preemptions:,}", "the server's own count"))
+        own = _SIMULATED if simulated else "the server's own count"
+        lines.append(("Preemptions", f"{counters.preemptions:,}", own))
     data = ChartInput.of_trial(evidence, trial.trial_id)
     return ServerPage(
         lines=tuple(lines),
@@ -103,10 +106,11 @@ def boundary_page(trial: TrialEvidence) -> BoundaryPage | None:
     charts = trial_charts(trial)
     latency = tuple(c for c in charts if c.id not in ("goodput-by-rate", "throughput-by-rate"))
     groups = (latency, tuple(c for c in charts if c not in latency))
-    return BoundaryPage(_boundary_lines(result.boundary), tuple(g for g in groups if g), "")
+    lines = _boundary_lines(result.boundary, simulated=trial.spec.engine == "simulated")
+    return BoundaryPage(lines, tuple(g for g in groups if g), "")
 
 
-def _fact_lines(facts: EngineFacts) -> list[Line]:
+def _fact_lines(facts: EngineFacts, basis: str) -> list[Line]:
     told = [
         ("KV cache", facts.kv_cache_tokens, "tokens"),
         ("KV block", facts.kv_block_tokens, "tokens"),
@@ -114,12 +118,12 @@ def _fact_lines(facts: EngineFacts) -> list[Line]:
         ("Most running requests", facts.max_running, "requests"),
         ("Tokens per step", facts.max_batched_tokens, "tokens"),
     ]
-    lines = [(n, f"{v:,}{units.NBSP}{unit}", _OWN) for n, v, unit in told if v is not None]
+    lines = [(n, f"{v:,}{units.NBSP}{unit}", basis) for n, v, unit in told if v is not None]
     if facts.attention is not None:
-        lines.append(("Attention", facts.attention, _OWN))
+        lines.append(("Attention", facts.attention, basis))
     if facts.graph_sizes:
         span = f"{len(facts.graph_sizes)}, up to {max(facts.graph_sizes):,}"
-        lines.append(("CUDA graph sizes", span, _OWN))
+        lines.append(("CUDA graph sizes", span, basis))
     return lines
 
 
@@ -155,10 +159,11 @@ def _grouped(command: tuple[str, ...]) -> list[str]:
     return [shlex.join(line) for line in lines]
 
 
-def _boundary_lines(found: RateBoundary) -> tuple[Line, ...]:
+def _boundary_lines(found: RateBoundary, *, simulated: bool) -> tuple[Line, ...]:
     def rate(value: float | None) -> str:
         return units.DASH if value is None else rate_text(value)
 
+    each = units.seconds(found.point_s, 2)
     proof = f"every target proven with {units.percent(found.confidence)} confidence"
     if found.proven_per_s is None:
         proof = "no rate had enough requests for a proof of every target"
@@ -166,8 +171,14 @@ def _boundary_lines(found: RateBoundary) -> tuple[Line, ...]:
             proof += f"; {found.needed_requests:,} in one run would do"
     return (
         ("Highest rate within the targets", rate(found.rate_per_s), ended(found)),
-        ("Keeps all targets at", rate(found.low), "highest measured rate, on the fitted curve"),
-        ("Misses a target at", rate(found.high), "lowest measured rate, on the fitted curve"),
+        (
+            "Keeps all targets at",
+            rate(found.low),
+            "highest rate sent, on the fitted curve",
+        ),
+        ("Misses a target at", rate(found.high), "lowest rate sent, on the fitted curve"),
         ("Proven at", rate(found.proven_per_s), proof),
-        ("Measured rates", f"{len(found.points)}", f"{units.seconds(found.point_s, 2)} each"),
+        ("Simulated rates", f"{len(found.points)}", f"up to {each} of simulated time each")
+        if simulated
+        else ("Measured rates", f"{len(found.points)}", f"{each} each"),
     )

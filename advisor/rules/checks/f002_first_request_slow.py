@@ -23,7 +23,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         missing = "A valid baseline with requests"
         return not_applicable(ID, "The first request is not measured", missing)
     trial, result = found
-    if result.arrivals != "closed_loop":
+    if result.arrivals != "closed_loop" or metrics.overlapping:
         missing = "Requests one after the other: in a queue the warm time is not seen"
         return not_applicable(ID, "Warm requests waited for each other", missing)
     first_s = cold.first_request_ttft_s

@@ -26,6 +26,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if found is None or not isinstance(result, ServeResult) or result.served.timeline is None:
         missing = "A valid trial on a server that shows its running and waiting requests"
         return not_applicable(ID, "The front end was not watched", missing)
+    if evidence.spec.engine == "simulated":
+        missing = "A server that really runs"
+        return not_applicable(ID, "A simulated engine has no front end", missing)
     client, server = in_flight(result.requests, result.served.timeline)
     if len(client) < FRONT_END_MIN_SAMPLES.value:
         title = "Too few samples to tell front end and engine apart"

@@ -24,6 +24,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         or metrics is None
         or metrics.succeeded <= MIN_REQUESTS
         or found[1].arrivals != "closed_loop"
+        or metrics.overlapping
     ):
         missing = "A valid baseline with more than five requests, one after the other"
         return not_applicable(ID, "A warm-up in the window cannot be seen", missing)

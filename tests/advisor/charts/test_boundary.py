@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -102,6 +103,24 @@ def test_a_client_bound_rate_is_no_part_of_the_line() -> None:
     assert line["x"] == [1.0]
     assert built.rows[1][-1] == "says nothing: it was late"
     assert "client was the limit" in [a["text"] for a in built.figure["layout"]["annotations"]]
+
+
+def test_names_of_lines_that_end_alike_do_not_lie_on_each_other() -> None:
+    trials = [
+        make_served_trial(make_boundary(2.0 + n), ordinal=n, role="variant", settings=WIDE)
+        for n in (1, 2, 3)
+    ]
+    built = chart("ttft-by-rate", study(*trials))
+    assert built.figure is not None
+    names = {a["text"]: a for a in built.figure["layout"]["annotations"] if "yshift" in a}
+    shifts = sorted(a["yshift"] for text, a in names.items() if "Trial" in text or "Best" in text)
+    assert len(shifts) == 3
+    assert all(above - below >= 14 for below, above in pairwise(shifts))
+    alone = boundary.trial_charts(trials[0])[0]
+    assert alone.figure is not None
+    # The line rises to the last point, so its word stands above and to the left.
+    (word,) = (a for a in alone.figure["layout"]["annotations"] if a["text"] == "stopped early")
+    assert (word["xanchor"], word["yshift"]) == ("right", 18)
 
 
 def test_studies_without_the_question_have_no_such_chart_and_others_say_why() -> None:

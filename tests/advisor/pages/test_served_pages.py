@@ -12,6 +12,7 @@ from advisor.studies.models import TrialState
 from gpuagent.wire.serving import CountCheck
 from tests.advisor.pages.conftest import MARKUP
 from tests.advisor.studies.test_served import BAD, served, spec
+from tests.advisor.studies.test_simulated import make_spec, measure, serving, trial_spec
 from tests.builders import make_robustness, make_trial
 from tests.factories import create_agent, create_study, create_trial
 
@@ -57,6 +58,35 @@ def test_a_served_study_is_shown_everywhere(browser: Client, org: Org) -> None:
     assert browser.get(f"/studies/{study.pk}/report.json").status_code == 200
     for complaint in ("memory", "throughput"):
         assert browser.get(f"/studies/{study.pk}/diagnose/{complaint}/").status_code == 200
+
+
+def test_a_simulated_study_shows_the_same_and_says_that_it_is_simulated(
+    browser: Client, org: Org
+) -> None:
+    agent = create_agent(org)
+    simulated = make_spec(agent=agent.slug, boundary=True)
+    study = create_study(org, agent=agent, spec=simulated)
+    asked = serving(simulated, point_s=10.0, boundary_points=3)
+    evidence = make_trial(ordinal=1, role="current", settings=simulated.current)
+    trial = create_trial(study, replace(evidence, spec=asked, result=measure(asked)))
+    server = browser.get(f"/trials/{trial.pk}/?tab=server").content.decode()
+    for words in ("nothing was started", "as simulated", "Gauges of the simulated server"):
+        assert words in server
+    assert "Counted on both sides" not in server
+    rate = browser.get(f"/trials/{trial.pk}/?tab=rate").content.decode()
+    assert "of simulated time" in rate
+    assert all(f'data-chart="{name}-by-rate"' in rate for name in ("ttft", "goodput"))
+    page = browser.get(f"/studies/{study.pk}/").content.decode()
+    assert 'data-chart="highest-rate"' in page
+    assert "simulated time" in browser.get(f"/studies/{study.pk}/report.html").content.decode()
+    # Without a search, and by an older agent without a server, the rest is shown as before.
+    older = create_study(org, agent=agent, spec=make_spec(agent=agent.slug))
+    plain = trial_spec(older.spec)
+    trial = create_trial(older, replace(evidence, spec=plain, result=measure(plain)))
+    page = browser.get(f"/trials/{trial.pk}/").content.decode()
+    assert "tab=rate" not in page
+    assert "tab=server" not in page
+    assert browser.get(f"/studies/{older.pk}/").status_code == 200
 
 
 def test_the_form_offers_the_servers_that_an_agent_has(browser: Client, org: Org) -> None:

@@ -329,10 +329,11 @@ def simulated(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_simulated_study_has_the_knobs_of_a_serving_engine(browser: Client, agent: Agent) -> None:
-    answer = browser.post(URL, simulated())
+    answer = browser.post(URL, simulated(boundary="true"))
     assert answer.status_code == 302, answer.context["form"].messages()
     spec = Study.objects.get().spec
     assert spec.engine == "simulated"
+    assert spec.boundary
     assert spec.model == SimulatedModel(name="qwen3-32b-2xh100")
     assert spec.current == EngineSettings(
         max_running=8, memory_share_frac=0.7, cuda_graphs=False

@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from advisor.accounts.models import Org, User
-from advisor.studies import sample
+from advisor.studies import sample, served
 from advisor.studies.models import Study
 from tests import factories
 
@@ -19,6 +19,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = {**sample._SPEC["workload"], "requests": 40}
     monkeypatch.setitem(sample._SPEC, "workload", workload)
     monkeypatch.setattr(sample, "_MAX_TRIALS", 2)
+    monkeypatch.setattr(served, "SIMULATED_POINT_S", 5.0)
+    monkeypatch.setattr(served, "SIMULATED_BOUNDARY_POINTS", 3)
     sample._simulated.cache_clear()
     yield
     sample._simulated.cache_clear()
@@ -39,6 +41,7 @@ def test_a_new_account_opens_the_sample_and_keeps_its_first_steps(
     assert "No device was measured" in text
     assert "Simulated: " in text
     assert "Cancel study" not in text
+    assert 'data-chart="highest-rate"' in text
     browser.post(reverse("study-sample"))
     assert Study.objects.count() == 1
     assert "No study yet" in browser.get(reverse("studies")).content.decode()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,14 @@ from gpuagent.wire import (
     StudySpec,
     TrialSpec,
 )
-from gpuagent.wire.trial import BaselineConfig, BaselineResult, KvCacheConfig, VerifyConfig
+from gpuagent.wire.serving import ServeConfig
+from gpuagent.wire.trial import (
+    BaselineConfig,
+    BaselineResult,
+    KvCacheConfig,
+    ServeResult,
+    VerifyConfig,
+)
 from tests import builders
 
 MODEL = SimulatedModel(name="qwen3-32b-2xh100")
@@ -123,7 +131,7 @@ def test_from_bad_settings_a_study_ends_with_a_verified_better_configuration(
     assert verdict.verification == "verified", verdict.verification_sentence
     # A queue that only grows is one long event, too few independent ones to prove a miss.
     assert verdict.current_targets[0].verdict == "not_proven"
-    assert "280 of 300 requests over" in verdict.current_targets[0].reason
+    assert "291 of 300 requests over" in verdict.current_targets[0].reason
     assert {"max_running"} <= set(verdict.changes)
     assert len(finished.trials) <= 17
 
@@ -140,7 +148,7 @@ def test_everything_says_that_it_is_simulated(finished: StudyEvidence) -> None:
 
 def test_every_trial_says_why_and_none_repeats_another(finished: StudyEvidence) -> None:
     assert all(trial.reason for trial in finished.trials)
-    variants = [t.settings for t in finished.trials if isinstance(t.spec.config, BaselineConfig)]
+    variants = [t.settings for t in finished.trials if isinstance(t.spec.config, ServeConfig)]
     assert len({repr(s) for s in variants}) == len(variants)
     roles = [t.role for t in finished.trials]
     assert roles[0] == "current"
@@ -190,10 +198,107 @@ def test_a_token_budget_alone_lowers_the_default_batch_as_the_engine_does() -> N
     measure(trial_spec(make_spec(), settings=EngineSettings(max_batched_tokens=512)))
 
 
+def serving(spec: StudySpec, **config: Any) -> TrialSpec:
+    """A serve trial with a search of a few short points."""
+    asked: dict[str, Any] = {"boundary_points": 4, "point_s": 20.0, "targets": spec.targets}
+    return trial_spec(spec, config=ServeConfig(**{**asked, **config}))
+
+
+@pytest.fixture(scope="module")
+def served() -> ServeResult:
+    measured = measure(serving(make_spec(boundary=True))).measurements
+    assert isinstance(measured, ServeResult)
+    return measured
+
+
+def test_a_simulated_server_shows_what_a_real_one_does(served: ServeResult) -> None:
+    seen = served.served.timeline
+    assert seen is not None
+    assert seen.at_s == tuple(float(s) for s in range(len(seen.at_s)))
+    assert len(seen.at_s) == math.ceil(served.window_s)
+    # Eight places and more load than they take: the rest waits.
+    assert max(seen.running) == 8
+    assert max(seen.waiting) > 50
+    assert seen.running[-1] >= 1
+    assert served.server is not None
+    assert max(seen.kv_frac) <= served.server.kv_peak_frac
+    assert served.served.facts.max_running == 8
+
+
+def test_a_simulated_server_has_no_process_no_log_and_no_second_count(served: ServeResult) -> None:
+    engine_seen = served.served
+    assert engine_seen.engine == "simulated"
+    assert (engine_seen.command, engine_seen.counts) == ((), ())
+    assert engine_seen.facts.attention is None
+    for quantity in (
+        engine_seen.ready_s,
+        engine_seen.prefix_hit_frac,
+        engine_seen.spec_accepted_frac,
+        served.joules_per_token,
+    ):
+        assert quantity.value is None
+        assert quantity.reason
+    assert served.cold is None
+
+
+def test_the_highest_rate_is_found_in_simulated_time_and_again(served: ServeResult) -> None:
+    found = served.boundary
+    assert found is not None
+    assert served.boundary_reason is None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.rate_per_s is not None
+    assert found.low < found.rate_per_s < found.high
+    assert len(found.points) <= 4
+    assert all(p.meets == (p.rate_per_s <= found.low) for p in found.points)
+    assert found.points[-1].saturated
+    assert not any(p.stopped_early or p.client_bound for p in found.points)
+    again = measure(serving(make_spec(boundary=True))).measurements
+    assert again == served
+
+
+def test_a_closed_loop_keeps_its_streams_in_flight_and_finds_a_rate_from_them() -> None:
+    spec = make_spec(
+        workload=builders.make_workload(requests=40),
+        targets=(SlaTarget(metric="e2e_s", statistic="p50", limit=2.0),),
+        boundary=True,
+    )
+    result = measure(serving(spec, streams=4, boundary_points=1, point_s=5.0)).measurements
+    assert (result.arrivals, result.streams) == ("closed_loop", 4)
+    assert result.server.running_peak == 4
+    assert [len(p.targets) for p in result.boundary.points] == [1]
+
+
+def test_without_a_search_there_is_none_and_without_a_percentile_a_reason() -> None:
+    few = builders.make_workload(requests=10, request_rate_per_s=5.0)
+    spec = make_spec(workload=few)
+    none = measure(serving(spec, boundary_points=0)).measurements
+    assert (none.boundary, none.boundary_reason) == (None, None)
+    mean = (SlaTarget(metric="ttft_s", statistic="mean", limit=1.0),)
+    why = measure(serving(spec, targets=mean)).measurements
+    assert why.boundary is None
+    assert "percentile" in why.boundary_reason
+
+
+def test_the_plan_asks_for_it_and_says_how_long_it_takes() -> None:
+    device = builders.make_device("gpu", name="simulated")
+    plain, searched = (
+        planner.plan(make_spec(boundary=asked), shape=None, device=device).trials[0]
+        for asked in (False, True)
+    )
+    assert isinstance(searched.config, ServeConfig)
+    assert searched.config.boundary_points > 0
+    assert searched.config.targets == make_spec().targets
+    assert plain.config == ServeConfig(streams=8, point_s=searched.config.point_s)
+    assert plain.estimate_s < searched.estimate_s <= 10
+    with pytest.raises(ValidationError, match="percentile"):
+        make_spec(boundary=True, targets=())
+
+
 def test_other_machines_and_experiments_are_refused() -> None:
     with pytest.raises(AgentError, match="knows"):
         measure(trial_spec(make_spec(), model=SimulatedModel(name="abacus")))
-    with pytest.raises(AgentError, match="baseline and verify"):
+    with pytest.raises(AgentError, match="baseline, serve and verify"):
         measure(trial_spec(make_spec(), config=KvCacheConfig()))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from dataclasses import replace
 
@@ -38,9 +39,10 @@ def arrivals(n: int, *, rate: float = 4.0, inputs: int = 300, outputs: int = 40)
     running=st.sampled_from([1, 2, 7, 64]),
     budget=st.sampled_from([64, 100, 513, 4096]),
     rate=st.sampled_from([0.5, 20.0, 1e6]),
+    streams=st.sampled_from([None, 1, 5]),
 )
 def test_every_request_gets_its_tokens_in_order_and_all_blocks_come_back(
-    seed: int, n: int, running: int, budget: int, rate: float
+    seed: int, n: int, running: int, budget: int, rate: float, streams: int | None
 ) -> None:
     rng, at_s, asked = random.Random(seed), 0.0, []
     for _ in range(n):
@@ -54,16 +56,30 @@ def test_every_request_gets_its_tokens_in_order_and_all_blocks_come_back(
         memory_share_frac=0.97,
         cuda_graphs=False,
     )
-    run = _Run(machine, knobs, asked, seed)
+    run = _Run(machine, knobs, asked, seed, streams)
+    run.sample_s, run.most_samples = 0.5, 60
     served = run.finish()
     assert run.free == run.total
     assert run.decoding == run.context == 0
     assert not any(run.block_due)
     assert served.counters.running_peak <= running
-    for arrival, times in zip(asked, served.token_s, strict=True):
+    for arrival, sent_s, times in zip(asked, served.sent_s, served.token_s, strict=True):
         assert len(times) == arrival.output_tokens
-        assert times[0] > arrival.at_s
+        assert streams is not None or sent_s == arrival.at_s
+        assert times[0] > sent_s
         assert all(b > a for a, b in itertools.pairwise(times))
+
+    def in_flight(at_s: float) -> int:
+        spans = zip(served.sent_s, served.token_s, strict=True)
+        return sum(sent_s <= at_s < times[-1] for sent_s, times in spans)
+
+    # A closed loop never has more in flight; the gauges count exactly those.
+    assert streams is None or max(map(in_flight, served.sent_s)) == min(streams, n)
+    assert len(served.gauges) == min(60, math.ceil(served.end_s / 0.5))
+    for gauge in served.gauges:
+        assert gauge.running + gauge.waiting == in_flight(gauge.at_s)
+        assert 0 <= gauge.kv_frac <= 1
+    assert served.gauges[-1].preemptions <= served.counters.preemptions
 
 
 def test_a_cache_that_is_too_small_preempts_and_computes_again() -> None:
