@@ -314,8 +314,9 @@ class World:
         return {"lease": self.lease, "outcome": {"status": "cancelled"}}
 
 
-MARK = "zqzq"
-"""In every name of the organisation, so that one search finds any leak."""
+MARK = "zqzqzqzq"
+"""In every name of the organisation, so that one search finds any leak: too long to be a part of a
+random token by chance."""
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ def test_a_killed_agent_loses_its_trial_which_is_retried(installation: Installat
     assert {t["state"] for t in installation.trials(study)} == {"succeeded"}
 
 
+@pytest.mark.services
 def test_a_killed_broker_stops_no_study(installation: Installation) -> None:
     study = installation.submit("broker killed", budget_s=60)
     installation.stack.kill("broker", signal.SIGKILL)
@@ -88,6 +89,7 @@ def test_a_cancelled_study_stops_its_process_and_has_no_verdict(
     assert all_gone(children)
 
 
+@pytest.mark.services
 def test_a_stopped_agent_gives_its_trial_back_and_no_attempt_is_lost(
     installation: Installation,
 ) -> None:

@@ -225,6 +225,7 @@ def test_an_endpoint_is_measured_and_its_counts_are_reconciled(
     assert "client_cpu" in {check.id for check in result.validity.checks}
 
 
+@pytest.mark.services
 def test_an_endpoint_is_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {
         "experiment": "verify",

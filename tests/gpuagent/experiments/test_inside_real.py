@@ -59,6 +59,7 @@ def test_pooled_heads_cost_quality_and_a_wide_window_costs_none(root: Path) -> N
     assert window.perplexity.value == pytest.approx(own.perplexity.value, rel=1e-4)
 
 
+@pytest.mark.services
 def test_eight_bit_weights_keep_the_perplexity_of_the_original(root: Path) -> None:
     config = QuantisationConfig(
         methods=("bfloat16", "int8_weight_only"),
