@@ -83,10 +83,14 @@ class ChartInput:
         return self.current is not None and trial.trial_id == self.current.trial_id
 
     def name(self, trial: TrialEvidence) -> str:
+        if trial.spec.engine == "imported":
+            return "Imported"
         return "Current" if self.is_current(trial) else f"Trial {trial.ordinal}"
 
     def place(self, trial: TrialEvidence) -> str:
         """Where a number holds, inside a sentence."""
+        if trial.spec.engine == "imported":
+            return "the imported result"
         current = self.is_current(trial)
         return "the current configuration" if current else f"trial {trial.ordinal}"
 

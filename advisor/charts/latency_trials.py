@@ -134,6 +134,8 @@ def _colour(data: ChartInput, trial: TrialEvidence) -> str:
 
 
 def _tick(data: ChartInput, trial: TrialEvidence) -> str:
+    if trial.spec.engine == "imported":
+        return f"{trial.ordinal} imported"
     if data.is_current(trial):
         return f"{trial.ordinal} current"
     if trial.role == "verification":

@@ -53,7 +53,7 @@ def test_a_kept_file_is_a_study_that_is_shown_everywhere_and_kept_once(
 
     page = text(browser, f"/studies/{study.pk}/")
     assert "imported: vllm bench serve" in page
-    for absent in ("Cancel", "Settings by name", "engine defaults"):
+    for absent in ("Cancel", "Settings by name", "engine defaults", "the current configuration"):
         assert absent not in page, absent
     detail = text(browser, f"/trials/{trial.pk}/?tab=settings")
     assert "Latencies as the tool summed them up" in detail
