@@ -102,7 +102,7 @@ class StudyForm(forms.Form):
         label="Preset", choices=[(name, name) for name in PRESETS], required=False
     )
     request_rate = _number(
-        "Request rate", help_text="Empty: an answer sends the next request.", mode="decimal"
+        "Request rate", help_text="Empty: each answer sends the next request.", mode="decimal"
     )
     requests = _number("Requests per trial")
     input_mean = _number("Input, mean")
