@@ -41,7 +41,7 @@ def run_users(
     """`args.users` users, `args.spawn_rate` started a second, for `args.run_time` seconds.
 
     Requests under way at the end are waited for, up to the timeout of a request. should_stop: then
-    Locust is interrupted, and what it measured is kept. Raises ConfigError where Locust fails.
+    Locust is told to end, and what it measured is kept. Raises ConfigError where Locust fails.
     """
     with tempfile.TemporaryDirectory(prefix="gpuagent-load-") as folder:
         records, log = Path(folder, "records.jsonl"), Path(folder, "log")
@@ -100,7 +100,9 @@ def _wait(process: subprocess.Popen[bytes], should_stop: Callable[[], bool]) -> 
         except subprocess.TimeoutExpired:
             if should_stop() and not asked:
                 asked = True
-                process.send_signal(signal.SIGINT)
+                # Not SIGINT: its exception may fall into a callback that only prints it, and Locust
+                # would go on. gevent runs the handler of this one in a greenlet of its own.
+                process.send_signal(signal.SIGTERM)
 
 
 def _read(path: Path, args: argparse.Namespace) -> LoadRun:
