@@ -6,16 +6,18 @@ into its locations; messages say what to change and never repeat the input.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
+
+from gpuagent.wire.trial import ExperimentConfig
 
 SPEC = "__all__"
 """Key of an error that belongs to the whole value and to no field of it."""
 
-_TAGS = frozenset(
-    {"hub", "local", "config", "simulated", "baseline", "kv_cache", "profile", "verify", "serve"}
-    | {"robustness", "imported"}
+# Tags of the unions: of a model, and of what a trial runs.
+_TAGS = frozenset({"hub", "local", "config", "simulated", "imported"}).union(
+    config.model_fields["experiment"].default for config in get_args(get_args(ExperimentConfig)[0])
 )
 _TAGGED = frozenset({"model", "measurements"})
 

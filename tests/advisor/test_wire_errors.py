@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from advisor import wire_errors
 from advisor.wire_errors import SPEC, field_path, fields_from_validation_error
 from gpuagent.wire import StudySpec
 from tests.builders import make_study_spec
@@ -68,3 +69,8 @@ def test_union_tags_are_not_part_of_a_path_but_keys_of_a_config_are() -> None:
     assert field_path(("model", "config", "config")) == "model.config"
     assert field_path(("model", "config")) == "model.config"
     assert field_path(()) == SPEC
+
+
+def test_every_experiment_is_a_tag_and_no_field() -> None:
+    """Of a union the tag stands in the path; a reader knows no such field."""
+    assert {"tensor_parallel", "batching", "kv_cache", "serve", "imported"} <= wire_errors._TAGS
