@@ -9,13 +9,14 @@ import pytest
 from pydantic import ValidationError
 
 from advisor.comparable import UNKNOWN_HARDWARE
-from advisor.imports import ImportRefused, read_import
+from advisor.imports import ImportRefused, judge_import, read_import
 from advisor.imports.convert import ImportedStudy, convert
 from advisor.rules import RULES
 from advisor.rules.engine import evaluate
 from advisor.rules.imported import OF_REQUESTS
 from advisor.rules.rule import Finding
 from advisor.targets import target_statuses
+from advisor.what_if import WhatIfQuery, what_if
 from gpuagent.wire import LengthSpec, SlaTarget
 from gpuagent.wire.trial import ImportedResult
 from tests.advisor.imports import samples
@@ -100,6 +101,41 @@ def test_chunks_that_hide_tokens_make_no_throughput() -> None:
     assert "hide single tokens" in status.reason
 
 
+def chunked() -> dict[str, Any]:
+    """10 tokens in each chunk of an answer."""
+    return samples.vllm(
+        output_lens=[40] * 200, total_output_tokens=8000, output_throughput=40.0, duration=200.0
+    )
+
+
+def test_gaps_between_chunks_never_prove_a_miss() -> None:
+    tight, wide = (SlaTarget(metric="itl_s", statistic="p95", limit=x) for x in (0.005, 0.02))
+    mean = SlaTarget(metric="itl_s", statistic="mean", limit=0.005)
+    for target, verdict in ((tight, "not_proven"), (mean, "not_proven"), (wide, "met")):
+        one = made(chunked(), target)
+        (status,) = target_statuses(evidence_of(one).current, one.spec)
+        (judged,) = judge_import(read_import(json.dumps(chunked()).encode())[0], [target])
+        assert (status.verdict, judged.verdict) == (verdict, verdict)
+        if verdict == "not_proven":
+            assert "several tokens" in status.reason
+            assert judged.reason == status.reason
+            assert status.needed_n is None
+    single = samples.vllm(itls=[[]] * 200, output_throughput=40.0)
+    one = made(single, tight)
+    (status,) = target_statuses(evidence_of(one).current, one.spec)
+    assert status.verdict == "not_measured"
+    assert "several tokens" in status.reason
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_the_cost_of_a_token_counts_hidden_tokens(single: bool) -> None:
+    document = chunked()
+    if not single:
+        del document["itls"]
+    (row,) = what_if(evidence_of(made(document)), WhatIfQuery(usd_per_hour=1.44)).ranking
+    assert row.usd_per_million == pytest.approx(10.0)
+
+
 def test_what_cannot_be_a_study_is_refused() -> None:
     with pytest.raises(ImportRefused, match="twice"):
         made(samples.vllm(), TTFT, TTFT)
@@ -134,6 +170,14 @@ def test_rules_that_need_single_requests_say_what_to_run() -> None:
         assert "--save-detailed" in found[rule_id].missing
     whole = findings_of(samples.vllm())
     assert all(whole[rule_id].verdict != "not_applicable" for rule_id in OF_REQUESTS)
+
+
+def test_no_rule_reads_tokens_or_gaps_from_chunks() -> None:
+    found = findings_of(chunked())
+    for rule_id in ("prefill-dominant", "decode-stalls"):
+        assert found[rule_id].verdict == "not_applicable"
+        assert "several tokens" in found[rule_id].title
+        assert "an agent measures" in found[rule_id].missing
 
 
 def test_nothing_is_said_of_settings_and_lengths_that_nobody_knows() -> None:
