@@ -44,7 +44,8 @@ def _finding(
             title=f"{target_label(target)} is not measured: {now.reason}",
             missing=now.reason,
         )
-    items = [_item(now, "Current settings")]
+    imported = evidence.spec.engine == "imported"
+    items = [_item(now, "The imported result" if imported else "Current settings")]
     other = best if best is not None and best.trial.role != "current" else None
     if other is not None and then is not None and then.verdict != "not_measured":
         items.append(_item(then, f"Trial {other.trial.ordinal} ({other.trial.title})"))
@@ -84,7 +85,9 @@ def _finding(
         title=f"{target_name(target)} misses its limit of {limit_text(target)}{_number(now)}",
         summary=_sentence(now.reason),
         evidence=tuple(items),
-        change=Change(text=_what_then(target, now, then)),
+        change=Change(
+            text=_beyond_import(target, now) if imported else _what_then(target, now, then)
+        ),
         confidence="high" if now.basis == "exact" or now.n >= 30 else "medium",
         confidence_reason=_sentence(now.reason),
     )
@@ -132,9 +135,23 @@ def _what_then(target: SlaTarget, now: TargetStatus, then: TargetStatus | None) 
     closest = then if then is not None and then.value is not None else now
     text = "No measured configuration keeps this limit."
     if closest.value is not None:
-        side = "at most" if target.higher_is_better else "at least"
-        text += f" The best one would need a limit of {side} {_bound(closest)}."
+        text += f" The best one would need a limit of {_side(target)} {_bound(closest)}."
     return f"{text} Try other settings or faster hardware, or lower the load."
+
+
+def _beyond_import(target: SlaTarget, now: TargetStatus) -> str:
+    """What is left for a result whose settings nobody knows."""
+    text = "The imported result does not keep this limit."
+    if now.value is not None:
+        text += f" It would need a limit of {_side(target)} {_bound(now)}."
+    return (
+        f"{text} To find settings that keep it, measure the model in a study with an agent; or "
+        "lower the load and import the new result."
+    )
+
+
+def _side(target: SlaTarget) -> str:
+    return "at most" if target.higher_is_better else "at least"
 
 
 def _bound(status: TargetStatus) -> str:
