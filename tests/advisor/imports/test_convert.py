@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from advisor.comparable import UNKNOWN_HARDWARE
 from advisor.imports import ImportRefused, judge_import, read_import
 from advisor.imports.convert import ImportedStudy, convert
+from advisor.reports.method import method_lines
 from advisor.rules import RULES
 from advisor.rules.engine import evaluate
 from advisor.rules.imported import OF_REQUESTS
@@ -186,6 +187,36 @@ def test_nothing_is_said_of_settings_and_lengths_that_nobody_knows() -> None:
     assert found["lengths-differ"].verdict == "not_applicable"
     assert "in a study that an agent measures" in found["profile-bottleneck"].missing
     assert "an agent" in found["measurement-invalid"].change.text
+
+
+def test_a_missed_target_speaks_of_the_import_and_not_of_settings() -> None:
+    tight = SlaTarget(metric="ttft_s", statistic="p95", limit=0.01)
+    evidence = evidence_of(made(samples.vllm(), tight))
+    found = {one.rule_id: one for one in evaluate(evidence)}["target-missed"]
+    assert found.verdict == "fail"
+    assert found.evidence[0].text.startswith("The imported result: TTFT p95 50.0")
+    assert "The imported result does not keep this limit" in found.change.text
+    assert "measure the model in a study with an agent" in found.change.text
+    for absent in ("configuration", "Current settings", "other settings"):
+        assert absent not in found.change.text + found.evidence[0].text
+
+
+def test_the_method_of_an_import_says_what_its_records_hold() -> None:
+    itl = SlaTarget(metric="itl_s", statistic="p95", limit=1)
+    memory = SlaTarget(metric="memory_bytes", statistic="peak", limit=1)
+
+    def lines(document: Any) -> str:
+        return " ".join(method_lines(evidence_of(made(document, TTFT, itl, RATE, memory))))
+
+    plain, queued = lines(samples.vllm()), lines(samples.vllm(queue_times=[0.1] * 200))
+    for text in (plain, queued):
+        assert "client queueing included" not in text
+        assert "allocator" not in text
+    assert "TTFT of the single requests is first output token − real send time." in plain
+    assert "intended send" not in plain
+    assert "the wait in the tool's own queue included" in queued
+    assert "every gap between two chunks" in lines(chunked())
+    assert "client queueing included" in " ".join(method_lines(make_evidence(make_trial())))
 
 
 def test_failures_count_from_sums_too_and_are_not_guessed() -> None:
