@@ -14,7 +14,7 @@ from advisor.imports.convert import ImportedStudy, convert
 from advisor.reports.method import method_lines
 from advisor.rules import RULES
 from advisor.rules.engine import evaluate
-from advisor.rules.imported import OF_REQUESTS
+from advisor.rules.imported import FROM_A_FILE, OF_REQUESTS
 from advisor.rules.rule import Finding
 from advisor.targets import target_statuses
 from advisor.what_if import WhatIfQuery, what_if
@@ -217,6 +217,15 @@ def test_the_method_of_an_import_says_what_its_records_hold() -> None:
     assert "the wait in the tool's own queue included" in queued
     assert "every gap between two chunks" in lines(chunked())
     assert "client queueing included" in " ".join(method_lines(make_evidence(make_trial())))
+
+
+@pytest.mark.parametrize("document", [samples.vllm(), samples.aiperf()], ids=["single", "sums"])
+def test_what_no_file_gives_needs_an_agent(document: Any) -> None:
+    for found in evaluate(evidence_of(made(document))):
+        if found.verdict == "not_applicable" and found.rule_id not in FROM_A_FILE:
+            assert found.missing.count("an agent measures") == 1, found.rule_id
+    other = make_evidence(make_trial())
+    assert not any("an agent measures" in (one.missing or "") for one in evaluate(other))
 
 
 def test_failures_count_from_sums_too_and_are_not_guessed() -> None:
