@@ -36,6 +36,8 @@ CONFIDENCE = 0.95
 # One reading has no interval of its own; runs of one configuration differ by this much anyway.
 SINGLE_READING_NOISE_FRAC = 0.05
 LATENCIES = ("ttft_s", "itl_s", "e2e_s")
+OF_TOKENS = ("itl_s", "output_tok_s")
+"""Metrics that single tokens tell and chunks of several do not."""
 
 TargetVerdict = Literal["met", "missed", "not_proven", "not_measured"]
 Side = Literal["a", "b"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from advisor.comparable import UNKNOWN_HARDWARE
+from advisor.comparison import Side, compare_trials
+from advisor.gate import gate
 from advisor.imports import ImportRefused, judge_import, read_import
 from advisor.imports.convert import ImportedStudy, convert
 from advisor.reports.method import method_lines
@@ -126,6 +129,22 @@ def test_gaps_between_chunks_never_prove_a_miss() -> None:
     (status,) = target_statuses(evidence_of(one).current, one.spec)
     assert status.verdict == "not_measured"
     assert "several tokens" in status.reason
+
+
+def test_gaps_of_chunks_are_compared_with_nothing() -> None:
+    target = SlaTarget(metric="itl_s", statistic="p95", limit=1)
+    before = evidence_of(made(chunked(), target, hardware="H100 SXM"))
+    slower = chunked() | {"itls": [[0.02] * 3] * 200}
+    after = evidence_of(made(slower, target, hardware="H100 SXM"))
+    other = replace(after.current, trial_id="other")
+    after = replace(after, study_id="other", trials=(other,))
+    sides = [Side(one, one.current) for one in (before, after)]
+    (pair,) = compare_trials(sides).pairs
+    assert "ttft_s" in {delta.metric for delta in pair.deltas}
+    assert not {"itl_s", "output_tok_s"} & {delta.metric for delta in pair.deltas}
+    checks = {one.name: one for one in gate(after, before).checks if one.group == "regression"}
+    assert checks["ITL against the baseline"].status == "not_proven"
+    assert "several tokens" in checks["ITL against the baseline"].sentence
 
 
 @pytest.mark.parametrize("single", [True, False])
