@@ -148,16 +148,18 @@ def _imported(evidence: StudyEvidence, result: ImportedResult) -> list[str]:
 
 def _held(result: ImportedResult) -> dict[str, str]:
     """What the single requests of a file tell of each metric; nothing of what they do not."""
-    if any(one.sent_s > one.intended_s for one in result.requests):
-        since, queue = "intended send time", ", the wait in the tool's own queue included"
-    else:
-        since, queue = "real send time", ""
     found = {
-        "ttft_s": f"first output token − {since}{queue}",
+        "ttft_s": "first output token − real send time",
         "itl_s": "every gap between two output tokens",
-        "e2e_s": f"last output token − {since}{queue}",
-        "output_tok_s": f"output tokens ÷ (last token − first {since})",
+        "e2e_s": "last output token − real send time",
+        "output_tok_s": "output tokens ÷ (last token − first real send)",
     }
+    if any(one.sent_s > one.intended_s for one in result.requests):
+        found |= {
+            "ttft_s": "first output token − intended send time, the tool's own queue included",
+            "e2e_s": "last output token − intended send time, the tool's own queue included",
+            "output_tok_s": units.METRIC_DEFINITIONS["output_tok_s"],
+        }
     if result.hidden_tokens:
         found["itl_s"] = "every gap between two chunks, which carry several tokens each"
         # The tool's own number is shown instead.

@@ -16,7 +16,6 @@ FROM_A_FILE = OF_REQUESTS | {
     "warm-up-in-window",
 }
 """Rules that another file or its targets could make speak; all others need an agent."""
-_BY_AN_AGENT = "a study that an agent measures"
 
 
 def what_to_run(finding: Finding, evidence: StudyEvidence) -> Finding:
@@ -30,7 +29,7 @@ def what_to_run(finding: Finding, evidence: StudyEvidence) -> Finding:
         title = "The file holds no single requests, only percentiles"
         return finding.model_copy(update={"title": title, "missing": missing})
     missing = finding.missing or ""
-    if finding.rule_id in FROM_A_FILE or not missing or _BY_AN_AGENT in missing:
+    if finding.rule_id in FROM_A_FILE or not missing or "an agent measures" in missing:
         return finding
     told = f"{missing}; only a study that an agent measures can have it"
     return finding.model_copy(update={"missing": told})

@@ -233,7 +233,7 @@ def test_the_method_of_an_import_says_what_its_records_hold() -> None:
         assert "allocator" not in text
     assert "TTFT of the single requests is first output token − real send time." in plain
     assert "intended send" not in plain
-    assert "the wait in the tool's own queue included" in queued
+    assert "the tool's own queue included" in queued
     assert "every gap between two chunks" in lines(chunked())
     assert "client queueing included" in " ".join(method_lines(make_evidence(make_trial())))
 
