@@ -135,23 +135,22 @@ def _what_then(target: SlaTarget, now: TargetStatus, then: TargetStatus | None) 
     closest = then if then is not None and then.value is not None else now
     text = "No measured configuration keeps this limit."
     if closest.value is not None:
-        text += f" The best one would need a limit of {_side(target)} {_bound(closest)}."
+        side = "at most" if target.higher_is_better else "at least"
+        text += f" The best one would need a limit of {side} {_bound(closest)}."
     return f"{text} Try other settings or faster hardware, or lower the load."
 
 
 def _beyond_import(target: SlaTarget, now: TargetStatus) -> str:
     """What is left for a result whose settings nobody knows."""
-    text = "The imported result does not keep this limit."
-    if now.value is not None:
-        text += f" It would need a limit of {_side(target)} {_bound(now)}."
+    needs = ""
+    if now.value is not None and target.higher_is_better:
+        needs = f"It keeps a limit of {_bound(now)} at most. "
+    elif now.value is not None:
+        needs = f"It keeps a limit of {_bound(now)} or more. "
     return (
-        f"{text} To find settings that keep it, measure the model in a study with an agent; or "
-        "lower the load and import the new result."
+        f"The imported result does not keep this limit. {needs}To find settings that do, measure "
+        "the model in a study with an agent; or lower the load and import the new result."
     )
-
-
-def _side(target: SlaTarget) -> str:
-    return "at most" if target.higher_is_better else "at least"
 
 
 def _bound(status: TargetStatus) -> str:
