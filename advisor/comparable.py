@@ -22,8 +22,9 @@ MIN_BLOCKS = 5
 def hardware_of(environment: EnvironmentSnapshot) -> tuple[str, ...]:
     """What must be alike for two numbers to be comparable, in words."""
     host = environment.host
-    if host is None:
-        # Another tool measured; who kept its file named the hardware, or nobody did.
+    if host is None or environment.device.startswith("simulated "):
+        # Another tool measured, and who kept its file named the hardware or nobody did; or the
+        # host only computed what its simulated device would do.
         return (environment.device,)
     found = [f"{host.cpu} × {host.logical_cores}"]
     if environment.device != "cpu":

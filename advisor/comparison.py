@@ -25,7 +25,13 @@ from advisor.comparable import (
 )
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.reported import AS_SENT, NOT_IN_FILE
-from advisor.targets import SINGLE_READING_NOISE_FRAC, measured_at_rate, trial_metrics
+from advisor.targets import (
+    OF_TOKENS,
+    SINGLE_READING_NOISE_FRAC,
+    hides_tokens,
+    measured_at_rate,
+    trial_metrics,
+)
 from advisor.thresholds import UNVERIFIED_NOISE
 from advisor.verification import COMPARED, compare_runs, run_values, signed_percent
 from gpuagent.request_metrics import RequestMetrics, throughput
@@ -267,6 +273,12 @@ def _of_runs(result: VerifyResult, metric: str, found: Comparison) -> Delta:
     )
 
 
+def _told(before: Side, after: Side) -> tuple[str, ...]:
+    """Metrics that the requests of both tell: chunks of several tokens hide gaps and counts."""
+    hidden = any(hides_tokens(side.trial) for side in (before, after))
+    return tuple(name for name in COMPARED if not hidden or name not in OF_TOKENS)
+
+
 def _of_blocks(before: Side, after: Side) -> list[Delta]:
     old, new = trial_metrics(before.trial), trial_metrics(after.trial)
     if old is None or new is None:
@@ -274,7 +286,7 @@ def _of_blocks(before: Side, after: Side) -> list[Delta]:
     # At a rate of its own, throughput is that rate, however fast the answers are.
     at_rate = any(measured_at_rate(side.trial) for side in (before, after))
     skipped = at_rate or old.overlapping or new.overlapping
-    names = [name for name in COMPARED if name != "output_tok_s" or not skipped]
+    names = [name for name in _told(before, after) if name != "output_tok_s" or not skipped]
     return [_blocks_delta(name, old, new, len(names)) for name in names]
 
 
@@ -353,7 +365,7 @@ def _unclaimed(before: Side, after: Side, caveat: str) -> tuple[Delta, ...]:
     old, new = trial_metrics(before.trial), trial_metrics(after.trial)
     if old is None or new is None:
         return ()
-    values = [(name, _mean(old, name), _mean(new, name)) for name in COMPARED]
+    values = [(name, _mean(old, name), _mean(new, name)) for name in _told(before, after)]
     return tuple(
         _none(name, "no_claim", (a, b), (old.succeeded, new.succeeded), "reading", caveat)
         for name, a, b in values

@@ -36,6 +36,8 @@ CONFIDENCE = 0.95
 # One reading has no interval of its own; runs of one configuration differ by this much anyway.
 SINGLE_READING_NOISE_FRAC = 0.05
 LATENCIES = ("ttft_s", "itl_s", "e2e_s")
+OF_TOKENS = ("itl_s", "output_tok_s")
+"""Metrics that single tokens tell and chunks of several do not."""
 
 TargetVerdict = Literal["met", "missed", "not_proven", "not_measured"]
 Side = Literal["a", "b"]
@@ -137,6 +139,21 @@ def _trial_metrics(trial: TrialEvidence, side: Side) -> RequestMetrics | None:
     return request_metrics((record for _, record in records), runs=[order for order, _ in records])
 
 
+def hides_tokens(trial: TrialEvidence) -> bool:
+    """Whether the times of its requests are those of chunks with several tokens."""
+    imported = trial.measured(ImportedResult)
+    return imported is not None and imported.hidden_tokens
+
+
+def output_tok_s(trial: TrialEvidence) -> float | None:
+    """Output tokens a second; by the tool itself where single tokens have no times."""
+    imported = trial.measured(ImportedResult)
+    if imported is not None and (imported.hidden_tokens or not imported.requests):
+        return imported.output_tok_s.value
+    metrics = trial_metrics(trial)
+    return throughput(metrics).value_tok_s if metrics is not None else None
+
+
 def measured_at_rate(trial: TrialEvidence) -> bool:
     """Whether arrivals were open-loop, so that latency at the workload's rate can be claimed."""
     baseline = trial.measured(BaselineResult)
@@ -204,13 +221,15 @@ def _judged(
             return _exact(trial, target, baseline.peak_memory_bytes)
         return _single_reading(trial, target, baseline.joules_per_token)
     imported = trial.measured(ImportedResult)
+    hidden = hides_tokens(trial)
     if imported is not None:
-        told = not imported.requests or (imported.hidden_tokens and target.metric == "output_tok_s")
+        told = not imported.requests or (hidden and target.metric == "output_tok_s")
         if told:
             return _reported(trial, target, imported)
     if metrics is None or metrics.sent == 0:
         return _unmeasured(target, f"trial {trial.ordinal} sent no requests")
-    return _of_requests(target, metrics, trial.trial_id)
+    found = _of_requests(target, metrics, trial.trial_id)
+    return _of_chunks(found) if hidden else found
 
 
 def _reported(trial: TrialEvidence, target: SlaTarget, result: ImportedResult) -> TargetStatus:
@@ -243,14 +262,30 @@ def _reported(trial: TrialEvidence, target: SlaTarget, result: ImportedResult) -
     )
 
 
-def requests_status(target: SlaTarget, metrics: RequestMetrics) -> TargetStatus:
-    """Status of a target on latency or throughput for requests that belong to no trial here."""
+def requests_status(
+    target: SlaTarget, metrics: RequestMetrics, *, hidden_tokens: bool = False
+) -> TargetStatus:
+    """Status of a target on latency or throughput for requests that belong to no trial here.
+
+    hidden_tokens: their times are those of chunks with several tokens.
+    """
     if target.metric not in (*LATENCIES, "output_tok_s"):
         return _unmeasured(target, "requests alone do not tell it")
     if metrics.sent == 0:
         return _unmeasured(target, "there are no requests")
     found = _of_requests(target, metrics, None)
+    found = _of_chunks(found) if hidden_tokens else found
     return replace(found, headroom_frac=_headroom(target, found.value))
+
+
+def _of_chunks(found: TargetStatus) -> TargetStatus:
+    """Gaps between chunks are no shorter than gaps between tokens: they may prove met, not more."""
+    if found.target.metric != "itl_s" or found.verdict == "met":
+        return found
+    why = "the tool's chunks carry several tokens each"
+    if found.verdict == "not_measured":
+        return replace(found, reason=f"{why}, so that single tokens have no times")
+    return _withdrawn(found, f"{why}, so that gaps between tokens may be shorter than these")
 
 
 def _of_requests(target: SlaTarget, metrics: RequestMetrics, trial_id: str | None) -> TargetStatus:

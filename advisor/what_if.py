@@ -17,9 +17,8 @@ from advisor.candidates import Candidate, candidates
 from advisor.evidence import StudyEvidence
 from advisor.rules import engine
 from advisor.rules.rule import Finding
-from advisor.targets import trial_metrics
+from advisor.targets import output_tok_s
 from advisor.verdict import StudyVerdict, study_verdict
-from gpuagent.request_metrics import throughput
 from gpuagent.wire import SlaTarget, StudySpec
 
 MAX_USD_PER_HOUR = 100_000.0
@@ -91,8 +90,7 @@ def ranked(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _usd_per_million(candidate: Candidate, usd_per_hour: float | None) -> float | None:
-    metrics = trial_metrics(candidate.trial)
-    if usd_per_hour is None or metrics is None:
+    rate = output_tok_s(candidate.trial)
+    if usd_per_hour is None:
         return None
-    rate = throughput(metrics).value_tok_s
     return usd_per_hour / (rate * 3600) * 1e6 if rate else None

@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep",
         action="store_true",
-        help=f"also keep it as a study at {URL_VARIABLE}, once for each file and targets",
+        help=f"also keep it as a study at {URL_VARIABLE}, once for each file, targets, preset and "
+        "hardware",
     )
     parser.add_argument("--name", default="", help="of the study that is kept")
     parser.add_argument(
@@ -82,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         console = Console()
         for study in kept:
-            told = f"Kept as study {study['number']}: {study['dashboard']}"
+            how = "Kept before" if study.get("existed") else "Kept"
+            told = f"{how} as study {study['number']}: {study['dashboard']}"
             console.print(escape(told), highlight=False, soft_wrap=True)
         for trial, statuses in judged:
             _show(trial, statuses, console)

@@ -12,7 +12,7 @@ from advisor import units
 from advisor.imports.model import ImportedTrial
 from advisor.reported import reported_reason, reported_value, side_of
 from advisor.targets import TargetVerdict, requests_status, target_label
-from gpuagent.request_metrics import request_metrics
+from gpuagent.request_metrics import request_metrics, throughput
 from gpuagent.wire.base import WireModel
 from gpuagent.wire.sla import SlaTarget
 
@@ -48,8 +48,9 @@ def judge_import(trial: ImportedTrial, targets: Sequence[SlaTarget]) -> tuple[Im
 def _status(trial: ImportedTrial, target: SlaTarget) -> ImportedStatus:
     if trial.records and target.metric in _OF_REQUESTS:
         metrics = request_metrics(trial.records)
-        found = requests_status(target, metrics)
-        if target.metric == "output_tok_s" and hidden_tokens(trial, found.value):
+        hidden = hidden_tokens(trial, throughput(metrics).value_tok_s)
+        found = requests_status(target, metrics, hidden_tokens=hidden)
+        if target.metric == "output_tok_s" and hidden:
             return _as_reported(trial, target)
         return ImportedStatus(
             target=target,

@@ -105,9 +105,18 @@ def method_lines(evidence: StudyEvidence) -> tuple[str, ...]:
     if imported is not None and not imported.requests:
         lines.append("The file has only percentiles: there is no interval and no distribution.")
         return _spaced(lines)
-    for metric in dict.fromkeys(t.metric for t in evidence.spec.targets):
-        definition = units.METRIC_DEFINITIONS[metric]
-        lines.append(f"{units.METRIC_NAMES[metric]} is {definition}.")
+    targeted = dict.fromkeys(t.metric for t in evidence.spec.targets)
+    if imported is not None:
+        held = _held(imported)
+        lines += [
+            f"{units.METRIC_NAMES[metric]} of the single requests is {held[metric]}."
+            for metric in targeted
+            if metric in held
+        ]
+    else:
+        for metric in targeted:
+            definition = units.METRIC_DEFINITIONS[metric]
+            lines.append(f"{units.METRIC_NAMES[metric]} is {definition}.")
     if baselines:
         lines.append(
             "Intervals are 95 %: order statistics for percentiles (bootstrap over requests for"
@@ -135,6 +144,27 @@ def _imported(evidence: StudyEvidence, result: ImportedResult) -> list[str]:
         if one.reason or one.definition
     ]
     return [*lines, *result.notes]
+
+
+def _held(result: ImportedResult) -> dict[str, str]:
+    """What the single requests of a file tell of each metric; nothing of what they do not."""
+    found = {
+        "ttft_s": "first output token − real send time",
+        "itl_s": "every gap between two output tokens",
+        "e2e_s": "last output token − real send time",
+        "output_tok_s": "output tokens ÷ (last token − first real send)",
+    }
+    if any(one.sent_s > one.intended_s for one in result.requests):
+        found |= {
+            "ttft_s": "first output token − intended send time, the tool's own queue included",
+            "e2e_s": "last output token − intended send time, the tool's own queue included",
+            "output_tok_s": units.METRIC_DEFINITIONS["output_tok_s"],
+        }
+    if result.hidden_tokens:
+        found["itl_s"] = "every gap between two chunks, which carry several tokens each"
+        # The tool's own number is shown instead.
+        del found["output_tok_s"]
+    return found
 
 
 def _first(evidence: StudyEvidence, kind: type[Measurement]) -> Measurement | None:

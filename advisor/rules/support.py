@@ -15,7 +15,7 @@ from advisor.evidence import Measurement, StudyEvidence, TrialEvidence
 from advisor.measures import distances, median_s, resolved_dtype
 from advisor.rules.rule import EvidenceItem, Finding, Verdict
 from advisor.shapes import ShapeError
-from advisor.targets import target_statuses, trial_metrics
+from advisor.targets import hides_tokens, target_statuses, trial_metrics
 from gpuagent.stats import summarise
 from gpuagent.wire import LengthSpec, Workload
 from gpuagent.wire.trial import (
@@ -62,6 +62,16 @@ def missing_trial(evidence: StudyEvidence, experiment: str) -> str:
     if trial.state == "cancelled":
         return f"{what} that is not cancelled, as trial {trial.ordinal} was"
     return f"The end of trial {trial.ordinal}, which measures it"
+
+
+def chunks_not_tokens(rule_id: str, evidence: StudyEvidence) -> list[Finding]:
+    """Why the rule says nothing where an imported file has times of chunks, not of tokens; else
+    no finding."""
+    trial = evidence.current
+    if trial is None or not trial.usable or not hides_tokens(trial):
+        return []
+    missing = "Times of single tokens, in a study that an agent measures"
+    return not_applicable(rule_id, "The tool's chunks carry several tokens each", missing)
 
 
 def current_baseline(evidence: StudyEvidence) -> tuple[TrialEvidence, BaselineResult] | None:

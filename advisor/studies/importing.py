@@ -1,7 +1,8 @@
 """Keeps the results of another load tool as finished studies, one for each benchmark of the file.
 
 Nothing of it was measured by an agent, and everything that shows it says so. The id of a study
-follows from organisation, file and targets, so keeping a file twice gives the same studies.
+follows from organisation, file, targets, scenario and hardware, so keeping a file twice with the
+same ones gives the same studies.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ class Labels:
     hardware: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """existed: the study was there already, under the name that it got then."""
+
+    study: Study
+    existed: bool
+
+
 def import_keep(
     *,
     org: Org,
@@ -47,7 +56,7 @@ def import_keep(
     trials: Sequence[ImportedTrial],
     targets: Sequence[SlaTarget],
     labels: Labels,
-) -> list[Study]:
+) -> list[Kept]:
     """The studies of `trials`, which are those of `content`; made where they do not exist yet.
 
     Raises ImportRefused for a file with too many benchmarks or requests.
@@ -79,20 +88,21 @@ def import_keep(
         found = list(Study.objects.filter(org=org, pk__in=ids).order_by("number"))
         if len(found) < len(ids):
             raise
-        return found
+        return [Kept(study, existed=True) for study in found]
 
 
 def _study_id(org: Org, one: ImportedStudy) -> uuid.UUID:
     targets = sorted(target.model_dump_json() for target in one.spec.targets)
-    key = ("import", one.config.sha256, str(one.config.benchmark), *targets)
-    return uuid.uuid5(org.pk, " ".join(key))
+    labels = (one.spec.workload.preset, one.result.environment.device)
+    key = ("import", one.config.sha256, str(one.config.benchmark), *labels, *targets)
+    return uuid.uuid5(org.pk, "\n".join(key))
 
 
-def _kept(org: Org, user: User, actor: str, one: ImportedStudy, now: datetime) -> Study:
+def _kept(org: Org, user: User, actor: str, one: ImportedStudy, now: datetime) -> Kept:
     study_id = _study_id(org, one)
     found = Study.objects.filter(org=org, pk=study_id).first()
     if found is not None:
-        return found
+        return Kept(found, existed=True)
     number = study_number_take(org)
     study = Study.objects.create(
         id=study_id,
@@ -114,7 +124,7 @@ def _kept(org: Org, user: User, actor: str, one: ImportedStudy, now: datetime) -
     audit(org=org, actor=actor, action="import.keep", target=target, detail=detail)
     advance.study_evaluate(study)
     study.refresh_from_db()
-    return study
+    return Kept(study, existed=False)
 
 
 def _trial(study: Study, one: ImportedStudy, now: datetime) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from advisor.comparable import hardware_of
 from advisor.comparison import Side, compare_trials, sentence
 from advisor.evidence import TrialEvidence
 from gpuagent.wire import LengthSpec
@@ -95,3 +96,11 @@ def test_two_to_four_different_trials() -> None:
     for wrong in (one, one * 2, one * 5):
         with pytest.raises(ValueError, match="2 to 4"):
             compare_trials(wrong)
+
+
+def test_a_simulated_device_is_the_hardware_and_not_who_computed_it() -> None:
+    """Neither its host's processor nor a GPU in that host."""
+    gpus = make_environment("cuda").gpus
+    simulated = make_environment("simulated NVIDIA H100 SXM", gpus=gpus)
+    assert hardware_of(simulated) == ("simulated NVIDIA H100 SXM",)
+    assert len(hardware_of(make_environment("cuda"))) == 2

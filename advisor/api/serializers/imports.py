@@ -11,7 +11,7 @@ from pydantic import Field
 from advisor.api.serializers.base import Answer
 from advisor.api.serializers.studies import study_urls
 from advisor.imports import ImportedMetric, ImportedStatus, ImportedTrial
-from advisor.studies.models import Study
+from advisor.studies.importing import Kept
 from gpuagent.wire.base import WireModel
 from gpuagent.wire.measure import Quantity
 from gpuagent.wire.sla import SlaTarget
@@ -59,12 +59,13 @@ class ImportedTrialAnswer(Answer):
 
 
 class ImportedStudyAnswer(Answer):
-    """One benchmark as a study."""
+    """One benchmark as a study. existed: it was kept before; its name is the one of then."""
 
     id: UUID
     number: int
     name: str
     dashboard: str
+    existed: bool
 
 
 class ImportAnswer(Answer):
@@ -76,18 +77,19 @@ class ImportAnswer(Answer):
 
 def import_answer(
     judged: Sequence[tuple[ImportedTrial, tuple[ImportedStatus, ...]]],
-    studies: Sequence[Study] = (),
+    studies: Sequence[Kept] = (),
 ) -> ImportAnswer:
     return ImportAnswer(
         trials=[_trial(trial, statuses) for trial, statuses in judged],
         studies=[
             ImportedStudyAnswer(
-                id=study.pk,
-                number=study.number,
-                name=study.name,
-                dashboard=study_urls(study).dashboard,
+                id=kept.study.pk,
+                number=kept.study.number,
+                name=kept.study.name,
+                dashboard=study_urls(kept.study).dashboard,
+                existed=kept.existed,
             )
-            for study in studies
+            for kept in studies
         ],
     )
 

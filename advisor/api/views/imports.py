@@ -24,8 +24,7 @@ from advisor.imports import (
     read_import,
     too_large,
 )
-from advisor.studies.importing import Labels, import_keep
-from advisor.studies.models import Study
+from advisor.studies.importing import Kept, Labels, import_keep
 
 # JSON inside of JSON: every quotation mark of the file has a backslash in the body.
 _BODY_BYTES: Final = KEPT_BYTES * 3 // 2
@@ -57,8 +56,8 @@ class ImportCreate(APIView):
         description="`content` is the text of a result of vllm bench serve, guidellm, aiperf (JSON)"
         " or Locust (CSV). Metrics come back in SI units with what the tool defines otherwise."
         " Nothing is stored, and nothing of it counts as measured by an agent. With `keep` each"
-        " benchmark becomes a finished study of the engine `imported`; keeping the same file and"
-        " targets again answers with the same studies.",
+        " benchmark becomes a finished study of the engine `imported`; keeping the same file again"
+        " with the same targets, preset and hardware answers with the same studies (`existed`).",
         request=ImportQuery,
         response=ImportAnswer,
         errors=(400, 413),
@@ -78,7 +77,7 @@ class ImportCreate(APIView):
 
     def _kept(
         self, request: Request, query: ImportQuery, trials: Sequence[ImportedTrial]
-    ) -> list[Study]:
+    ) -> list[Kept]:
         auth = auth_of(request)
         require_write(auth)
         return import_keep(

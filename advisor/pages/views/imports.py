@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -10,8 +11,7 @@ from django.utils.translation import gettext as _
 from advisor.imports import ImportedStatus, ImportedTrial, ImportRefused, judge_import, read_import
 from advisor.pages.access import actor_of, asking
 from advisor.pages.forms.imports import ImportForm
-from advisor.studies.importing import Labels, import_keep
-from advisor.studies.models import Study
+from advisor.studies.importing import Kept, Labels, import_keep
 
 # Shape and word of a verdict; what is not proven also tells the side the tool's number lies on.
 _WORDS = {
@@ -30,7 +30,10 @@ def import_page(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied(_("Your role is viewer: it judges results, but keeps none."))
     trials, kept = _judged(request, form, keep) if form.is_bound and form.is_valid() else (None, [])
     if len(kept) == 1:
-        return redirect("study", study_id=kept[0].pk)
+        if kept[0].existed:
+            told = _("This file was kept before, with these targets, scenario and hardware.")
+            messages.info(request, told)
+        return redirect("study", study_id=kept[0].study.pk)
     context = {
         "form": form,
         "trials": trials,
@@ -44,9 +47,7 @@ def import_page(request: HttpRequest) -> HttpResponse:
 Judged = list[tuple[ImportedTrial, list[tuple[str, str, ImportedStatus]]]]
 
 
-def _judged(
-    request: HttpRequest, form: ImportForm, keep: bool
-) -> tuple[Judged | None, list[Study]]:
+def _judged(request: HttpRequest, form: ImportForm, keep: bool) -> tuple[Judged | None, list[Kept]]:
     """The file's benchmarks with their targets, and what was kept of them."""
     data = form.cleaned_data
     content, kept = data["file"].read(), []

@@ -7,7 +7,7 @@ import math
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import current_baseline, hurts, not_applicable
+from advisor.rules.support import chunks_not_tokens, current_baseline, hurts, not_applicable
 from advisor.targets import trial_metrics
 from advisor.thresholds import PREFILL_MAX_SHARE, PREFILL_MIN_OUTPUT
 from gpuagent.request_metrics import Floats, RequestMetrics
@@ -17,6 +17,9 @@ ID = "prefill-dominant"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
+    chunks = chunks_not_tokens(ID, evidence)
+    if chunks:
+        return chunks
     found = current_baseline(evidence)
     metrics = trial_metrics(found[0]) if found is not None else None
     if found is None or metrics is None or metrics.succeeded == 0:

@@ -8,7 +8,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.measures import times
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import current_baseline, hurts, not_applicable, plain
+from advisor.rules.support import chunks_not_tokens, current_baseline, hurts, not_applicable, plain
 from advisor.targets import trial_metrics
 from advisor.thresholds import STALL_MAX_RATIO, STALL_MIN_GAPS
 from gpuagent.wire.trial import ServerCounters
@@ -17,6 +17,9 @@ ID = "decode-stalls"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
+    chunks = chunks_not_tokens(ID, evidence)
+    if chunks:
+        return chunks
     found = current_baseline(evidence)
     metrics = trial_metrics(found[0]) if found is not None else None
     if found is None or metrics is None or metrics.itl_s.size < STALL_MIN_GAPS.value:

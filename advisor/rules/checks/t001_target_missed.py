@@ -44,7 +44,8 @@ def _finding(
             title=f"{target_label(target)} is not measured: {now.reason}",
             missing=now.reason,
         )
-    items = [_item(now, "Current settings")]
+    imported = evidence.spec.engine == "imported"
+    items = [_item(now, "The imported result" if imported else "Current settings")]
     other = best if best is not None and best.trial.role != "current" else None
     if other is not None and then is not None and then.verdict != "not_measured":
         items.append(_item(then, f"Trial {other.trial.ordinal} ({other.trial.title})"))
@@ -84,7 +85,9 @@ def _finding(
         title=f"{target_name(target)} misses its limit of {limit_text(target)}{_number(now)}",
         summary=_sentence(now.reason),
         evidence=tuple(items),
-        change=Change(text=_what_then(target, now, then)),
+        change=Change(
+            text=_beyond_import(target, now) if imported else _what_then(target, now, then)
+        ),
         confidence="high" if now.basis == "exact" or now.n >= 30 else "medium",
         confidence_reason=_sentence(now.reason),
     )
@@ -135,6 +138,19 @@ def _what_then(target: SlaTarget, now: TargetStatus, then: TargetStatus | None) 
         side = "at most" if target.higher_is_better else "at least"
         text += f" The best one would need a limit of {side} {_bound(closest)}."
     return f"{text} Try other settings or faster hardware, or lower the load."
+
+
+def _beyond_import(target: SlaTarget, now: TargetStatus) -> str:
+    """What is left for a result whose settings nobody knows."""
+    needs = ""
+    if now.value is not None and target.higher_is_better:
+        needs = f"It keeps a limit of {_bound(now)} at most. "
+    elif now.value is not None:
+        needs = f"It keeps a limit of {_bound(now)} or more. "
+    return (
+        f"The imported result does not keep this limit. {needs}To find settings that do, measure "
+        "the model in a study with an agent; or lower the load and import the new result."
+    )
 
 
 def _bound(status: TargetStatus) -> str:

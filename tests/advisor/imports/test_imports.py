@@ -265,8 +265,9 @@ def test_what_is_kept_is_sent_to_the_server_and_named(capsys, tmp_path, monkeypa
     sent = []
 
     def respond(request: httpx.Request) -> httpx.Response:
-        sent.append(json.loads(request.content))
         study = {"id": "1", "number": 7, "name": "Nightly", "dashboard": "http://server/studies/1/"}
+        study["existed"] = bool(sent)
+        sent.append(json.loads(request.content))
         return httpx.Response(200, json={"trials": [], "studies": [study]})
 
     client = ApiClient("http://server", "ta_x", transport=httpx.MockTransport(respond))
@@ -276,11 +277,13 @@ def test_what_is_kept_is_sent_to_the_server_and_named(capsys, tmp_path, monkeypa
     args = ["import", str(file), "--keep", "--name", "Nightly", "--hardware", "H100 SXM"]
     assert main([*args, "--target", "e2e_s:p95<=1"]) == 3
     assert "Kept as study 7: http://server/studies/1/" in capsys.readouterr().out
-    (body,) = sent
+    main(args)
+    assert "Kept before as study 7:" in capsys.readouterr().out
+    body, _ = sent
     assert (body["keep"], body["name"], body["hardware"]) == (True, "Nightly", "H100 SXM")
     assert body["content"] == samples.LOCUST
     assert [target["metric"] for target in body["targets"]] == ["e2e_s"]
     monkeypatch.setattr("advisor.cli.import_results.KEPT_BYTES", 10)
     assert main(args) == 2
     assert "up to 20 MB are taken" in capsys.readouterr().err.replace("\n", " ")
-    assert len(sent) == 1
+    assert len(sent) == 2

@@ -94,6 +94,24 @@ def test_a_kept_file_is_a_study_that_is_shown_everywhere_and_kept_once(
     assert study.state == "finished"
 
 
+def test_another_label_makes_another_study_and_the_same_one_is_told(
+    browser: Client, org: Org
+) -> None:
+    file = samples.aiperf()
+    labels = ({}, {"hardware": "H100 SXM"}, {"hardware": "H100 SXM", "preset": "chat"})
+    told = [keep(browser, file, **one).json()["studies"][0] for one in labels]
+    assert len({one["id"] for one in told}) == 3
+    assert not any(one["existed"] for one in told)
+    again = keep(browser, file, hardware=" H100 SXM", name="Other").json()["studies"]
+    assert (again[0]["id"], again[0]["existed"]) == (told[1]["id"], True)
+    form = {"targets": "ttft_s:p95<=0.1", "action": "keep", "hardware": "H100 SXM"}
+    reply = browser.post("/imports/", {"file": upload(file), **form}, follow=True)
+    assert "kept before" in reply.content.decode()
+    sweep = [browser.post("/imports/", {"file": upload(samples.guidellm()), **form}) for _ in "ab"]
+    assert ["kept before" in one.content.decode() for one in sweep] == [False, True]
+    assert Study.objects.filter(org=org).count() == 5
+
+
 def test_a_sweep_is_a_study_for_each_benchmark_and_sums_say_so(browser: Client, org: Org) -> None:
     form = {"file": upload(samples.guidellm()), "targets": "ttft_s:p95<=0.1", "action": "keep"}
     listed = browser.post("/imports/", form)
