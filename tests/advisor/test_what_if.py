@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from advisor.charts import ChartInput, chart
 from advisor.evidence import StudyEvidence
+from advisor.rules.checks import c005_fleet_sized_for_peak
+from advisor.rules.rule import Verdict
 from advisor.what_if import WhatIfQuery, what_if
 from gpuagent.wire import EngineSettings
 from gpuagent.wire.serving import ServeConfig
@@ -102,6 +105,23 @@ def test_a_study_with_a_highest_rate_may_lose_the_targets_it_kept(targets: Any) 
     found = ask(searched(2.0, 5.0), targets=targets)
     assert not found.evidence.spec.boundary
     assert [r.candidate.boundary_per_s for r in found.ranking] == [None, None]
+
+
+@pytest.mark.parametrize("limit", [0.2, 0.4])
+def test_a_highest_rate_counts_only_under_the_targets_that_it_keeps(limit: float) -> None:
+    evidence = searched(2.0, 5.0)
+    same = ask(evidence, targets=[t.model_dump() for t in reversed(TARGETS)])
+    assert [r.candidate.boundary_per_s for r in same.ranking] == [2.0, 5.0]
+    fleet = c005_fleet_sized_for_peak.check(same.evidence)[0]
+    assert fleet.verdict is not Verdict.NOT_APPLICABLE
+    other = ask(evidence, targets=[target(limit, statistic="p90")])
+    assert other.evidence.spec.boundary
+    assert [r.candidate.boundary_per_s for r in other.ranking] == [None, None]
+    (lost,) = c005_fleet_sized_for_peak.check(other.evidence)
+    assert "for other targets" in (lost.missing or "")
+    current = other.evidence.current
+    day = chart("day-load", ChartInput(other.evidence, current, current))
+    assert day.empty_reason
 
 
 def test_the_verification_counts_for_the_metric_that_now_decides() -> None:
