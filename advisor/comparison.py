@@ -25,7 +25,7 @@ from advisor.comparable import (
 )
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.reported import AS_SENT, NOT_IN_FILE
-from advisor.targets import SINGLE_READING_NOISE_FRAC, measured_at_rate, trial_metrics
+from advisor.targets import SINGLE_READING_NOISE_FRAC, in_flight, measured_at_rate, trial_metrics
 from advisor.thresholds import UNVERIFIED_NOISE
 from advisor.verification import COMPARED, compare_runs, run_values, signed_percent
 from gpuagent.request_metrics import RequestMetrics, throughput
@@ -152,7 +152,7 @@ def _environment(side: Side) -> dict[str, object]:
         "Experiment": spec.experiment,
         "Input tokens": _length(workload.input_tokens),
         "Output tokens": _length(workload.output_tokens),
-        "Request rate": (AS_SENT if spec.engine == "imported" else "one at a time")
+        "Request rate": (AS_SENT if spec.engine == "imported" else _closed_loop(side.trial))
         if workload.request_rate_per_s is None
         else f"{units.number(workload.request_rate_per_s)} req/s",
     }
@@ -167,6 +167,11 @@ def _environment(side: Side) -> dict[str, object]:
         "Threads": str(found.threads) if found.threads is not None else units.DASH,
     }
     return facts | dict(found.versions)
+
+
+def _closed_loop(trial: TrialEvidence) -> str:
+    streams = in_flight(trial)
+    return f"{streams} requests in flight" if streams > 1 else "one at a time"
 
 
 def _length(length: LengthSpec) -> str:
