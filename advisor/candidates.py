@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from advisor.boundaries import boundary_for
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import (
     answer_ratio,
@@ -23,14 +24,14 @@ from advisor.targets import TargetStatus, target_statuses
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE, UNVERIFIED_NOISE
 from advisor.verification import verification_of
 from gpuagent.wire import EngineSettings
-from gpuagent.wire.trial import ServeResult
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A baseline trial with its standing. excluded: why it may not be recommended, or None.
 
-    boundary_per_s: highest rate within the targets, where the study asks for it and it was found.
+    boundary_per_s: highest rate within the targets, where the study asks for it and it was found
+    under these targets.
     """
 
     trial: TrialEvidence
@@ -94,8 +95,8 @@ def _candidate(
 
 
 def _boundary(evidence: StudyEvidence, trial: TrialEvidence) -> float | None:
-    served = trial.measured(ServeResult) if evidence.spec.boundary else None
-    return served.boundary.rate_per_s if served is not None and served.boundary else None
+    found = boundary_for(trial, evidence.spec) if evidence.spec.boundary else None
+    return found.rate_per_s if found is not None else None
 
 
 def _excluded(

@@ -29,6 +29,7 @@ from advisor.targets import (
     OF_TOKENS,
     SINGLE_READING_NOISE_FRAC,
     hides_tokens,
+    in_flight,
     measured_at_rate,
     trial_metrics,
 )
@@ -158,7 +159,7 @@ def _environment(side: Side) -> dict[str, object]:
         "Experiment": spec.experiment,
         "Input tokens": _length(workload.input_tokens),
         "Output tokens": _length(workload.output_tokens),
-        "Request rate": (AS_SENT if spec.engine == "imported" else "one at a time")
+        "Request rate": (AS_SENT if spec.engine == "imported" else _closed_loop(side.trial))
         if workload.request_rate_per_s is None
         else f"{units.number(workload.request_rate_per_s)} req/s",
     }
@@ -173,6 +174,11 @@ def _environment(side: Side) -> dict[str, object]:
         "Threads": str(found.threads) if found.threads is not None else units.DASH,
     }
     return facts | dict(found.versions)
+
+
+def _closed_loop(trial: TrialEvidence) -> str:
+    streams = in_flight(trial)
+    return f"{streams} requests in flight" if streams > 1 else "one at a time"
 
 
 def _length(length: LengthSpec) -> str:

@@ -210,6 +210,8 @@ def _missed(view: _View) -> str:
 
 def _deciding_number(status: TargetStatus) -> str:
     if status.value is not None:
+        if status.basis in ("simulated", "imported"):
+            return f"came to {units.metric(status.target.metric, status.value)}"
         return f"measured {units.metric(status.target.metric, status.value)}"
     return f"had {status.over or 0:,} of {status.n:,} over the limit"
 

@@ -64,7 +64,10 @@ def what_if(evidence: StudyEvidence, query: WhatIfQuery) -> WhatIf:
     targets name the same statistic."""
     spec = evidence.spec
     if query.targets is not None:
-        spec = StudySpec.model_validate({**spec.model_dump(), "targets": query.targets})
+        # Without a latency at a percentile there is nothing that a highest rate could keep.
+        searched = spec.boundary and any(t.percentile is not None for t in query.targets)
+        asked = {"targets": query.targets, "boundary": searched}
+        spec = StudySpec.model_validate({**spec.model_dump(), **asked})
     changed = replace(evidence, spec=spec)
     findings = tuple(engine.evaluate(changed))
     return WhatIf(

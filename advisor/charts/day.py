@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor import units
+from advisor.boundaries import boundary_for
 from advisor.charts import figure
 from advisor.charts.base import Chart, ChartInput, Column, empty, nothing_yet
-from advisor.charts.boundary import boundary_of
 from advisor.estimates.cost import replicas_for_rate
 from advisor.thresholds import REPLICA_HEADROOM
 
@@ -17,7 +17,7 @@ def study(data: ChartInput) -> Chart:
     to keep."""
     name, day = "Replicas through a day", data.evidence.spec.day_req_s
     now = data.current if data.current is not None and data.current.usable else None
-    boundary = boundary_of(now) if now is not None else None
+    boundary = boundary_for(now, data.evidence.spec) if now is not None else None
     rate = boundary.rate_per_s if boundary is not None else None
     built = (
         load(

@@ -21,6 +21,7 @@ from advisor.targets import limit_text, measured_at_rate, trial_metrics
 from gpuagent.stats import summarise
 from gpuagent.wire import EngineSettings, SlaTarget
 from gpuagent.wire.sla import LatencyMetric, Statistic
+from gpuagent.wire.trial import VerifyResult
 
 _FALLBACK: Statistic = "p50"
 _LEAST_BLOCKS = 5
@@ -102,6 +103,9 @@ def _open_loop(trials: Sequence[TrialEvidence]) -> list[tuple[TrialEvidence, flo
     found = []
     for trial in trials:
         rate = trial.spec.workload.request_rate_per_s
+        if trial.measured(VerifyResult) is not None:
+            # Its runs have clocks of their own, so they are no one load.
+            continue
         if rate is not None and trial.usable and measured_at_rate(trial):
             found.append((trial, rate))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from advisor import units
 from advisor.evidence import Measurement, StudyEvidence
 from advisor.reported import LOOPS, failed_words, source_of
+from advisor.targets import in_flight
 from advisor.verdict import StudyVerdict
 from gpuagent.wire import ConfigModel, EnvironmentSnapshot
 from gpuagent.wire.inside import (
@@ -299,7 +300,13 @@ def limit_lines(evidence: StudyEvidence, verdict: StudyVerdict) -> tuple[str, ..
         lines.append("Whether the tool's own client was the bottleneck is not known.")
         lines.append("Settings and engine are not in the file: nothing is said about them.")
     elif evidence.spec.workload.request_rate_per_s is None:
-        lines.append("Measured with one stream: latency under concurrent load is not known.")
+        streams = max((in_flight(trial) for trial in evidence.trials), default=1)
+        lines.append(
+            f"The targets are judged with {streams} requests in flight: at a request rate latency "
+            "may differ."
+            if streams > 1
+            else "Measured with one stream: latency under concurrent load is not known."
+        )
     if verdict.verification in ("measured_once", "none") and verdict.recommended is not None:
         lines.append("The recommendation was measured once and not yet repeated against today's.")
     left_out = cancelled_note(evidence)

@@ -6,11 +6,13 @@ from advisor.comparable import hardware_of
 from advisor.comparison import Side, compare_trials, sentence
 from advisor.evidence import TrialEvidence
 from gpuagent.wire import LengthSpec
+from gpuagent.wire.serving import ServeConfig
 from tests.builders import (
     make_baseline_result,
     make_current,
     make_environment,
     make_evidence,
+    make_served,
     make_trial,
     make_variant,
     make_verification,
@@ -89,6 +91,17 @@ def test_what_may_not_be_compared_says_why(trial: TrialEvidence, said: str) -> N
     (pair,) = compare_trials(sides(make_current(), trial)).pairs
     assert said in pair.caveat
     assert "No claim" in sentence(pair, "trial 1", "trial 2")
+
+
+def test_a_closed_loop_tells_how_many_requests_it_keeps_in_flight() -> None:
+    loads = [
+        make_trial(make_served(), ordinal=n, config=ServeConfig(streams=streams))
+        for n, streams in enumerate((1, 8), start=1)
+    ]
+    (rate,) = [
+        line for line in compare_trials(sides(*loads)).environment if line.name == "Request rate"
+    ]
+    assert rate.values == ("one at a time", "8 requests in flight")
 
 
 def test_two_to_four_different_trials() -> None:

@@ -3,15 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from advisor.evidence import TrialEvidence
 from advisor.targets import (
     TargetStatus,
+    measured_at_rate,
     target_label,
     target_name,
     target_status,
     target_statuses,
 )
 from gpuagent.request_metrics import dependence_labels, request_metrics, throughput
-from gpuagent.wire import EngineSettings, FailureReason, SlaTarget
+from gpuagent.wire import EngineSettings, FailureReason, SlaTarget, Workload
+from gpuagent.wire.trial import VerifyConfig
 from tests.builders import (
     ITL_P95,
     TTFT_P95,
@@ -25,6 +28,7 @@ from tests.builders import (
     make_trial,
     make_validity,
     make_verification,
+    make_verify_result,
     make_workload,
 )
 
@@ -173,6 +177,33 @@ def test_latency_at_a_rate_is_not_proven_by_one_request_at_a_time() -> None:
     found = status(TTFT_P95, AT_RATE, ttft_s=0.1)
     assert found.verdict == "not_proven"
     assert "one request at a time; the target is for 12\u00a0req/s" in found.reason
+
+
+def verified(workload: Workload, streams: int = 1) -> TrialEvidence:
+    candidate = EngineSettings(dtype="float32")
+    config = VerifyConfig(candidate=candidate, streams=streams)
+    result = make_verify_result(candidate, ttft_s=0.05, itl_s=0.01, pairs=10, requests_per_run=12)
+    return make_trial(result, role="verification", config=config, workload=workload)
+
+
+def test_an_ab_trial_whose_requests_came_at_the_rate_can_prove_latency_at_it() -> None:
+    trial = verified(AT_RATE)
+    assert measured_at_rate(trial)
+    assert not measured_at_rate(verified(CHAT))
+    assert "0 of 120 requests over the limit" in target_status(trial, TTFT_P95, AT_RATE).reason
+    missed = target_status(trial, target("ttft_s", "p95", 0.01), AT_RATE)
+    assert missed.verdict == "missed"
+    assert "one request" not in missed.reason
+
+
+def test_a_closed_loop_names_its_requests_in_flight() -> None:
+    met = target_status(verified(CHAT, 8), TTFT_P95, AT_RATE)
+    assert met.verdict == "not_proven"
+    assert "measured with 8 requests in flight; the target is for 12\u00a0req/s" in met.reason
+    strict = target("ttft_s", "p95", 0.01)
+    missed = target_status(verified(CHAT, 8), strict, AT_RATE)
+    # Eight at once may well be more than the rate brings.
+    assert missed.verdict == "not_proven"
 
 
 def test_a_limit_missed_one_request_at_a_time_stays_missed_at_a_rate() -> None:

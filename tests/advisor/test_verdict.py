@@ -97,6 +97,16 @@ def test_a_single_configuration_that_misses_is_called_the_current_one() -> None:
     assert found.sentence.startswith(f"The current settings miss ITL p95 ≤ 50{NB}ms: measured")
 
 
+@pytest.mark.parametrize("engine", ["simulated", "imported"])
+def test_what_no_agent_measured_is_not_called_measured(engine: str) -> None:
+    spec = make_study_spec().model_copy(update={"engine": engine})
+    alone = verdict_of(make_evidence(make_current(itl_s=0.09), spec=spec))
+    assert ": came to 94" in alone.sentence
+    both = verdict_of(make_evidence(make_current(itl_s=0.09), make_variant(itl_s=0.08), spec=spec))
+    assert "measured" not in alone.sentence + both.sentence
+    assert both.sentence.endswith(f"the best came to 84.0{NB}ms")
+
+
 def test_missed_without_a_number_counts_requests() -> None:
     requests = make_requests(40, ttft_s=0.3, itl_s=0.03)
     found = verdict_of(

@@ -5,10 +5,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from advisor.charts import ChartInput, chart
 from advisor.evidence import StudyEvidence
+from advisor.rules.checks import c005_fleet_sized_for_peak
+from advisor.rules.rule import Verdict
 from advisor.what_if import WhatIfQuery, what_if
 from gpuagent.wire import EngineSettings
+from gpuagent.wire.serving import ServeConfig
 from tests import builders
+from tests.served_builders import TARGETS, make_boundary, make_served_trial
 
 
 def target(limit: float, metric: str = "ttft_s", statistic: str = "p95") -> dict[str, Any]:
@@ -71,6 +76,52 @@ def test_a_price_gives_cost_at_the_measured_throughput(evidence: StudyEvidence) 
 
 def test_targets_may_be_dropped(evidence: StudyEvidence) -> None:
     assert ask(evidence, targets=[]).verdict.status == "no_targets"
+
+
+def searched(*rates: float) -> StudyEvidence:
+    """Servers that keep the targets up to `rates`, the settings in use first."""
+    trials = [
+        make_served_trial(
+            make_boundary(rate),
+            ordinal=n,
+            role="current" if n == 1 else "variant",
+            settings=EngineSettings(max_running=8 * n),
+            config=ServeConfig(boundary_points=6, targets=TARGETS),
+        )
+        for n, rate in enumerate(rates, start=1)
+    ]
+    spec = builders.make_study_spec(
+        engine="vllm",
+        current=EngineSettings(max_running=8),
+        targets=TARGETS,
+        boundary=True,
+        day_req_s=(1.0, 12.0, 3.0),
+    )
+    return builders.make_evidence(*trials, spec=spec)
+
+
+@pytest.mark.parametrize("targets", [[], [target(10, "output_tok_s", "mean")]])
+def test_a_study_with_a_highest_rate_may_lose_the_targets_it_kept(targets: Any) -> None:
+    found = ask(searched(2.0, 5.0), targets=targets)
+    assert not found.evidence.spec.boundary
+    assert [r.candidate.boundary_per_s for r in found.ranking] == [None, None]
+
+
+@pytest.mark.parametrize("limit", [0.2, 0.4])
+def test_a_highest_rate_counts_only_under_the_targets_that_it_keeps(limit: float) -> None:
+    evidence = searched(2.0, 5.0)
+    same = ask(evidence, targets=[t.model_dump() for t in reversed(TARGETS)])
+    assert [r.candidate.boundary_per_s for r in same.ranking] == [2.0, 5.0]
+    fleet = c005_fleet_sized_for_peak.check(same.evidence)[0]
+    assert fleet.verdict is not Verdict.NOT_APPLICABLE
+    other = ask(evidence, targets=[target(limit, statistic="p90")])
+    assert other.evidence.spec.boundary
+    assert [r.candidate.boundary_per_s for r in other.ranking] == [None, None]
+    (lost,) = c005_fleet_sized_for_peak.check(other.evidence)
+    assert "for other targets" in (lost.missing or "")
+    current = other.evidence.current
+    day = chart("day-load", ChartInput(other.evidence, current, current))
+    assert day.empty_reason
 
 
 def test_the_verification_counts_for_the_metric_that_now_decides() -> None:

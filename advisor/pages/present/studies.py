@@ -49,7 +49,9 @@ def _row(study: Study) -> StudyRow:
     tightest = _tightest(statuses)
     shown = tightest.target if tightest else (spec.targets[0] if spec.targets else None)
     rate = spec.workload.request_rate_per_s
-    alone = AS_SENT if spec.engine == "imported" else "1 stream"
+    # How many requests a server has in flight stands in its trials, which lists do not read.
+    alone = "1 stream" if spec.engine == "transformers" else "closed loop"
+    alone = AS_SENT if spec.engine == "imported" else alone
     traffic = f"{units.number(rate)} req/s" if rate else alone
     return StudyRow(
         study=study,

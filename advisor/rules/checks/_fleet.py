@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.boundaries import OTHER_TARGETS, boundary_for, other_targets
 from advisor.catalog import PriceBasis, price_basis
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.rules.support import current_baseline, device_spec
@@ -16,7 +17,8 @@ from gpuagent.wire.trial import ServeResult
 class Served:
     """The current settings on a server. start_s: to the first token, None with `start_reason`.
 
-    boundary: the highest rate that keeps the targets, None where none was looked for.
+    boundary: the highest rate that keeps the targets, None where none was looked for, or under
+    other targets.
     no_rate: why there is no such rate although it was looked for.
     """
 
@@ -43,8 +45,11 @@ def served(evidence: StudyEvidence) -> Served | None:
     if found is None or not isinstance(found[1], ServeResult):
         return None
     result, ready = found[1], found[1].served.ready_s
-    why = result.boundary.reason if result.boundary is not None else result.boundary_reason
-    return Served(found[0], ready.value, ready.reason, result.boundary, why)
+    boundary = boundary_for(found[0], evidence.spec)
+    why = boundary.reason if boundary is not None else result.boundary_reason
+    if other_targets(found[0], evidence.spec):
+        why = OTHER_TARGETS
+    return Served(found[0], ready.value, ready.reason, boundary, why)
 
 
 def price_now(evidence: StudyEvidence) -> PriceBasis | None:

@@ -24,6 +24,7 @@ from tests.builders import (
     make_requests,
     make_trial,
     make_variant,
+    make_verify_result,
     make_workload,
 )
 
@@ -112,6 +113,13 @@ def test_one_rate_is_no_curve() -> None:
     assert rates.latency([at_rate(2.0, 1, 0.1)], "ttft_s", TTFT_P95) is None
     assert rates.goodput([at_rate(2.0, 1, 0.1), make_current()], [TTFT_P95]) is None
     assert rates.goodput([at_rate(2.0, 1, 0.1), at_rate(4.0, 2, 0.3)], []) is None
+
+
+def test_the_runs_of_an_ab_trial_are_no_point_of_a_curve() -> None:
+    verified = make_trial(
+        make_verify_result(), ordinal=2, workload=make_workload(request_rate_per_s=4.0)
+    )
+    assert rates.goodput([at_rate(2.0, 1, 0.1), verified], [TTFT_P95]) is None
 
 
 def test_coordinates_and_tradeoff_need_three_configurations() -> None:

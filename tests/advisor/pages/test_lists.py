@@ -15,9 +15,11 @@ from django.utils import timezone
 from advisor.accounts.models import Org, Role, User
 from advisor.fleet.models import Agent
 from advisor.fleet.services import telemetry_record
+from advisor.pages.present.studies import study_rows
 from advisor.studies.listing import CANCELLED, DECIDE, MET, MISSED, RUNNING, WAITING, need_of
 from advisor.studies.models import Study
-from gpuagent.wire import HostSample
+from advisor.studies.states import StudyState
+from gpuagent.wire import EngineSettings, HostSample
 from tests import builders, factories
 
 pytestmark = pytest.mark.django_db
@@ -146,3 +148,12 @@ def test_account_changes_name_and_organisation(browser: Client, alice: User, cha
     assert browser.get("/studies/").context["org"] == other
     browser.post("/account/", {"org": "nonsense"})
     assert browser.get("/account/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("engine", "load"), [("transformers", "1 stream"), ("vllm", "closed loop")]
+)
+def test_a_list_calls_only_an_engine_in_the_process_one_stream(engine: str, load: str) -> None:
+    spec = builders.make_study_spec(engine=engine, current=EngineSettings())
+    study = Study(spec_json=spec.model_dump(mode="json"), state=StudyState.FINISHED)
+    assert f", {load}, " in study_rows([study])[0].subtitle

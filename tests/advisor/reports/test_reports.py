@@ -21,12 +21,14 @@ from advisor.reports.markup import Html, el, join
 from advisor.rules import engine
 from advisor.verdict import study_verdict
 from gpuagent.wire import ConfigModel, EngineSettings, LocalModel, SimulatedModel
+from gpuagent.wire.serving import ServeConfig
 from tests.builders import (
     SMOLLM2_CONFIG,
     make_current,
     make_evidence,
     make_failure,
     make_kv_trial,
+    make_served,
     make_study_spec,
     make_trial,
     make_variant,
@@ -88,6 +90,13 @@ def test_the_document_carries_what_a_reader_doubts(full: ReportDocument) -> None
         "The model and its cache do not fit in memory: cannot allocate 2.1 GiB"
     )
     assert {chart.id for chart in full.charts} <= set(CHARTS)
+
+
+def test_a_served_study_does_not_say_that_one_stream_was_measured() -> None:
+    trial = make_trial(make_served(), config=ServeConfig(streams=8))
+    found = report(make_evidence(trial, spec=make_study_spec(engine="vllm")))
+    assert not any("one stream" in line for line in found.limits)
+    assert any("judged with 8 requests in flight" in line for line in found.limits)
 
 
 def test_html_opens_offline_and_stays_small(full: ReportDocument) -> None:
