@@ -20,13 +20,7 @@ def study(data: ChartInput) -> Chart:
     boundary = boundary_for(now, data.evidence.spec) if now is not None else None
     rate = boundary.rate_per_s if boundary is not None else None
     built = (
-        load(
-            day,
-            rate,
-            REPLICA_HEADROOM.value,
-            measured=True,
-            simulated=data.evidence.spec.engine == "simulated",
-        )
+        load(day, rate, REPLICA_HEADROOM.value, measured=True)
         if day is not None and rate is not None
         else None
     )
@@ -41,7 +35,6 @@ def load(
     headroom: float,
     *,
     measured: bool = False,
-    simulated: bool = False,
 ) -> Chart | None:
     """curve_req_s: one rate per equal slice of 24 h. None without a curve or a capacity."""
     if len(curve_req_s) < 2 or capacity_req_s <= 0:
@@ -64,11 +57,7 @@ def load(
         title=f"{least} to {peak} replicas follow the day; {peak} all day would be "
         f"{units.percent(used)} busy",
         note=(
-            f"Simulated: one replica keeps the targets up to {units.number(capacity_req_s)}"
-            f"{units.NBSP}req/s and is loaded to {units.percent(1 - headroom)} of it. The rates "
-            "are those that were entered."
-            if simulated
-            else f"Measured: one replica keeps the targets up to {units.number(capacity_req_s)}"
+            f"Measured: one replica keeps the targets up to {units.number(capacity_req_s)}"
             f"{units.NBSP}req/s and is loaded to {units.percent(1 - headroom)} of it. The rates "
             "are those that were entered."
             if measured

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE
 from gpuagent.wire.inside import CacheDtype, CacheForm
-from gpuagent.wire.trial import KvCacheResult
+from gpuagent.wire.trial import KvCacheResult, VerifyResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,32 @@ def fp8_cache_quality(evidence: StudyEvidence) -> str | None:
 
     "check quality" where nothing was measured.
     """
+    verified = _verified_fp8(evidence)
+    if verified is not None:
+        trial, increase = verified
+        return _quality(trial, increase)
     found = narrow_caches(evidence)
     fp8 = next((c for c in found[1] if c.name == "float8_e4m3fn"), None) if found else None
     if fp8 is None or fp8.increase is None:
         return "check quality"
-    if fp8.increase > MAX_PERPLEXITY_INCREASE.value:
+    return _quality(fp8.trial, fp8.increase)
+
+
+def _verified_fp8(evidence: StudyEvidence) -> tuple[TrialEvidence, float] | None:
+    """The newest verification that scored a cache in fp8 against the model's own: (trial, relative
+    increase of perplexity). A server's cache is scored there alone."""
+    for trial in reversed(evidence.succeeded(VerifyResult)):
+        result = trial.measured(VerifyResult)
+        if result is None or not trial.usable or result.model_a.dtype != result.model_b.dtype:
+            continue
+        a, b = result.perplexity_a, result.perplexity_b
+        caches = (trial.settings.kv_dtype, result.candidate.kv_dtype)
+        if a is not None and b is not None and caches == ("auto", "fp8"):
+            return trial, b.value / a.value - 1
+    return None
+
+
+def _quality(trial: TrialEvidence, increase: float) -> str | None:
+    if increase > MAX_PERPLEXITY_INCREASE.value:
         return None
-    return f"perplexity {fp8.increase:+.1%} in trial {fp8.trial.ordinal}"
+    return f"perplexity {increase:+.1%} in trial {trial.ordinal}"

@@ -65,7 +65,18 @@ def study_device(spec: StudySpec, agent: Agent | None) -> DeviceFacts | None:
         machine = MACHINES[spec.model.name]
         name = f"{machine.name} (simulated)"
         return DeviceFacts(agent.slug if agent else "", "gpu", name, 1, int(machine.memory_bytes))
-    return device_facts(agent) if agent is not None else None
+    if agent is None:
+        return None
+    return replace(device_facts(agent), experiments=able(agent.hello, spec))
+
+
+def able(hello: AgentHello, spec: StudySpec) -> frozenset[str]:
+    """What this agent can run with the study's model: GGUF files are not loaded part by part."""
+    found = frozenset(hello.experiments)
+    weights = {model.name: model.weights for model in hello.models}
+    if isinstance(spec.model, LocalModel) and weights.get(spec.model.name) == "gguf":
+        return found - {"tensor_parallel"}
+    return found
 
 
 def device_facts(agent: Agent) -> DeviceFacts:

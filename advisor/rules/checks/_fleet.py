@@ -53,8 +53,11 @@ def served(evidence: StudyEvidence) -> Served | None:
 
 
 def price_now(evidence: StudyEvidence) -> PriceBasis | None:
-    """What an hour of the study's GPU costs: the organisation's own price, else the catalogue's."""
+    """What an hour of the study's GPU costs: the organisation's own price, else the catalogue's.
+
+    None for an endpoint: it runs on a GPU that nobody named.
+    """
     device, spec = evidence.device, device_spec(evidence)
-    if device is None or device.kind != "gpu" or spec is None:
+    if evidence.spec.engine == "openai" or device is None or device.kind != "gpu" or spec is None:
         return None
     return price_basis(spec, overrides=evidence.prices)

@@ -12,12 +12,12 @@ from advisor.estimates.serving import NEW_HARDWARE
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import resolved_dtype
 from advisor.rules.rule import Change
-from advisor.rules.support import current_baseline, longest_tokens, predict
+from advisor.rules.support import current_baseline, hurts, longest_tokens, predict
 from advisor.shapes import ModelShape
 from advisor.targets import trial_metrics
 from advisor.thresholds import LINK_MAX_SHARE
 from gpuagent.wire import EngineSettings
-from gpuagent.wire.settings import PARALLEL_KNOBS
+from gpuagent.wire.settings import MANAGED_SERVERS, PARALLEL_KNOBS
 from gpuagent.wire.trial import BaselineResult
 
 MOST_HOSTS = 4
@@ -69,6 +69,60 @@ class LinkShare:
         Kernels reach a part of the stated arithmetic, so a fast link looks worse than it is.
         """
         return self.share > LINK_MAX_SHARE.value and (self.measured or self.pcie)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the current settings take of a host with several GPUs.
+
+    each: GPUs of one copy. where: in words. needed: whether more copies bring what the study lacks.
+    """
+
+    trial: TrialEvidence
+    count: int
+    used: int
+    each: int
+    where: str
+    needed: bool
+
+    @property
+    def idle(self) -> int:
+        return self.count - self.used
+
+    @property
+    def copies(self) -> int:
+        """As many as the whole host holds."""
+        return self.count // self.each
+
+    @property
+    def more_frac(self) -> float:
+        return self.copies * self.each / self.used - 1
+
+    @property
+    def copies_help(self) -> bool:
+        return self.idle > 0 and self.more_frac > 0 and self.needed
+
+
+def use_of(evidence: StudyEvidence) -> Use | None:
+    """None without a valid baseline on a host with two GPUs or more."""
+    found, device = current_baseline(evidence), evidence.device
+    if found is None or device is None or device.kind != "gpu" or device.count < 2:
+        return None
+    trial, result = found
+    where = result.model.device
+    if evidence.spec.engine in MANAGED_SERVERS:
+        # A server tells no devices: it takes as many as its degrees say.
+        used, each = trial.settings.gpus, split_of(trial.settings).gpus
+        where = "one GPU" if used == 1 else f"{used} GPUs"
+    elif where.startswith("cuda:"):
+        used = each = 1
+    else:
+        used = each = device.count
+    targets = {target.metric for target in evidence.spec.targets}
+    rate = evidence.spec.workload.request_rate_per_s
+    short = hurts(evidence, "output_tok_s", *(("ttft_s", "e2e_s") if rate else ()))
+    needed = short and bool(rate or not targets or "output_tok_s" in targets)
+    return Use(trial, device.count, used, each, where, needed)
 
 
 def split_of(settings: EngineSettings) -> Split:

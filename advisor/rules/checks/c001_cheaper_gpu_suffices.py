@@ -30,6 +30,9 @@ _TIMES = ("ttft_s", "itl_s", "e2e_s")
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
+    if evidence.spec.engine == "openai":
+        missing = "A server that the agent starts: the GPU of an endpoint is not known"
+        return not_applicable(ID, "GPUs are not compared", missing)
     device, spec = evidence.device, device_spec(evidence)
     targets = [t for t in evidence.spec.targets if t.metric in (*_TIMES, "output_tok_s")]
     request = request_of(evidence)

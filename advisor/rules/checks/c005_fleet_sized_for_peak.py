@@ -9,6 +9,7 @@ from advisor.rules.checks._fleet import Served, price_now, served
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import not_applicable, plain
 from advisor.thresholds import AUTOSCALE_MIN_SAVING, REPLICA_HEADROOM
+from gpuagent.wire.settings import SERVERS
 
 ID = "fleet-sized-for-peak"
 
@@ -16,6 +17,9 @@ ID = "fleet-sized-for-peak"
 def check(evidence: StudyEvidence) -> list[Finding]:
     day, found = evidence.spec.day_req_s, served(evidence)
     title = "Replicas through a day are not known"
+    if evidence.spec.engine not in SERVERS:
+        missing = "A study of a server, with the request rates of a day"
+        return not_applicable(ID, title, missing)
     if day is None:
         missing = "The request rates of a day: give them with the study (day_req_s)"
         return not_applicable(ID, title, missing)

@@ -15,6 +15,9 @@ ID = "spot-price-unused"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
+    if evidence.spec.engine == "openai":
+        missing = "A server that the agent starts: the GPU of an endpoint is not known"
+        return not_applicable(ID, "Prices are not compared", missing)
     spec, now = device_spec(evidence), price_now(evidence)
     spot = price_basis(spec, market="spot") if spec is not None and now is not None else None
     if now is None or spot is None:

@@ -3,56 +3,43 @@
 from __future__ import annotations
 
 from advisor.evidence import StudyEvidence
-from advisor.rules.checks._parallel import copies_change, split_of
+from advisor.rules.checks import d006_split_beyond_need
+from advisor.rules.checks._parallel import copies_change, use_of
 from advisor.rules.rule import Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
-    current_baseline,
-    hurts,
     modelled_gain,
     not_applicable,
     plain,
 )
-from gpuagent.wire.settings import MANAGED_SERVERS
 
 ID = "gpus-idle"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
-    found, device = current_baseline(evidence), evidence.device
-    if found is None or device is None or device.kind != "gpu" or device.count < 2:
+    use, device = use_of(evidence), evidence.device
+    if use is None or device is None:
         missing = "A valid baseline on a host with two GPUs or more"
         return not_applicable(ID, "There is no second GPU", missing)
-    trial, result = found
-    where = result.model.device
-    if evidence.spec.engine in MANAGED_SERVERS:
-        # A server tells no devices: it takes as many as its degrees say.
-        used, each = trial.settings.gpus, split_of(trial.settings).gpus
-        where = "one GPU" if used == 1 else f"{used} GPUs"
-    elif where.startswith("cuda:"):
-        used = each = 1
-    else:
-        used = each = device.count
     item = EvidenceItem(
-        text=f"The model ran on {where}; the host has {device.count} × {device.name}",
+        text=f"The model ran on {use.where}; the host has {device.count} × {device.name}",
         value=device.count,
-        trial_id=trial.trial_id,
+        trial_id=use.trial.trial_id,
     )
-    idle, copies = device.count - used, device.count // each
-    if idle <= 0:
-        return plain(ID, Verdict.PASS, f"The model uses {where}", item)
-    title = f"{idle} of {device.count} GPUs are idle"
-    targets = {target.metric for target in evidence.spec.targets}
-    rate = evidence.spec.workload.request_rate_per_s
-    short = hurts(evidence, "output_tok_s", *(("ttft_s", "e2e_s") if rate else ()))
-    more = copies * each / used - 1
-    if more <= 0 or not short or not (rate or not targets or "output_tok_s" in targets):
+    if use.idle <= 0:
+        return plain(ID, Verdict.PASS, f"The model uses {use.where}", item)
+    title = f"{use.idle} of {device.count} GPUs are idle"
+    if not use.copies_help:
         return plain(ID, Verdict.INFORMATIVE, title, item)
+    if any(f.verdict is Verdict.FAIL for f in d006_split_beyond_need.check(evidence)):
+        summary = "Copies on fewer GPUs each are advised, as many as all GPUs of the host hold."
+        return plain(ID, Verdict.INFORMATIVE, title, item, summary=summary)
+    more, copies = use.more_frac, use.copies
     return [
         Finding(
             rule_id=ID,
             verdict=Verdict.FAIL,
             title=f"Run a replica on every GPU: {title}"
-            if each == 1
+            if use.each == 1
             else f"Run more replicas: {title}",
             summary="Copies on GPUs that do nothing share nothing with the first, so they wait for "
             "nothing.",
@@ -87,7 +74,7 @@ RULE = Rule(
     how_measured="The device that the engine reports, of a server the degrees that it was started "
     "with, against the GPUs of the host.",
     threshold="Fails when a throughput target, or latency at a rate, is not met and GPUs are idle; "
-    "told else.",
+    "told else, and where copies on fewer GPUs each are advised.",
     source="definition of idle",
     when_not="When other services own the other GPUs.",
     needs=("a valid baseline on a host with two GPUs or more",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.rules.checks._parallel import (
+    LinkShare,
     Split,
     link_share,
     smallest_split,
@@ -49,7 +50,9 @@ def check(evidence: StudyEvidence) -> list[Finding]:
         title = f"The link takes {units.percent(share)} of a split prefill"
         return plain(ID, Verdict.PASS, title, item)
     split = smallest_split(evidence, shape, spec) if needed else None
-    layers = split if split is not None and split.pp > 1 else Split(1, count)
+    if needed and (split is None or split.pp == 1):
+        return [_no_pipeline(link, item)]
+    layers = split if split is not None else Split(1, count)
     text = f"Use {layers.text} instead of tensor parallelism, GPUs with NVLink, or one larger GPU."
     return [
         Finding(
@@ -66,6 +69,22 @@ def check(evidence: StudyEvidence) -> list[Finding]:
             "makes the link matter less",
         )
     ]
+
+
+def _no_pipeline(link: LinkShare, item: EvidenceItem) -> Finding:
+    """The model must be split, and no number of stages on this host holds it."""
+    return Finding(
+        rule_id=ID,
+        verdict=Verdict.FAIL,
+        title=f"Use GPUs with faster links: the link takes {units.percent(link.share)} of prefill",
+        summary="Tensor parallelism sends every token's activations twice per layer. No pipeline "
+        "on this host holds the model.",
+        evidence=(item,),
+        change=Change(text="Use GPUs with NVLink, or one larger GPU."),
+        confidence="medium" if link.measured else "low",
+        confidence_reason="work at the data sheet's rates; real kernels take longer, which "
+        "makes the link matter less",
+    )
 
 
 RULE = Rule(

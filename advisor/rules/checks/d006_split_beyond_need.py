@@ -15,6 +15,7 @@ from advisor.rules.checks._parallel import (
     is_calibrated,
     requests_in_flight,
     split_of,
+    use_of,
 )
 from advisor.rules.rule import Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
@@ -97,22 +98,31 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if not hurts(evidence, "output_tok_s", "ttft_s"):
         title = f"By prediction {best.text} would serve more; the targets are met"
         return plain(ID, Verdict.INFORMATIVE, title, seen, item)
-    return [_finding(evidence, (seen, item), best, ratio)]
+    return [_finding(evidence, (seen, item), best, ratio, flight)]
 
 
 def _finding(
-    evidence: StudyEvidence, items: tuple[EvidenceItem, ...], best: _Option, ratio: float
+    evidence: StudyEvidence,
+    items: tuple[EvidenceItem, ...],
+    best: _Option,
+    ratio: float,
+    flight: float,
 ) -> Finding:
     gain = ratio - 1
     known = best.found.in_domain
-    copies = best.copies * (evidence.spec.current.data_parallel or 1)
+    copies, use = best.copies * (evidence.spec.current.data_parallel or 1), use_of(evidence)
+    idle = ""
+    if use is not None and use.copies_help:
+        # Idle GPUs hold copies, too, as long as each has a request.
+        copies = max(copies, min(use.count // best.tp, int(flight)))
+        idle = f" {use.idle} of the host's {use.count} GPUs are idle and hold copies, too."
     text = f"Run this study with tensor parallel size {best.tp} and data parallel size {copies}."
     return Finding(
         rule_id=ID,
         verdict=Verdict.FAIL,
         title=f"Try {best.text}: by prediction they serve {units.percent(gain)} more",
         summary="A split pays with traffic between the GPUs at every layer; copies share nothing, "
-        "and each reads all weights. Which of them wins depends on the load: measure it.",
+        f"and each reads all weights. Which of them wins depends on the load: measure it.{idle}",
         evidence=items,
         change=copies_change(evidence, text, copies, best.tp),
         effect=Effect(
@@ -179,7 +189,7 @@ RULE = Rule(
     threshold=f"Fails when copies are predicted to serve {PLACEMENT_MIN_GAIN.value:g} × as much or "
     "more with the same requests in flight, by which the mean request takes less time, too, and a "
     "throughput or TTFT target is not met; below that it cannot tell, and told where the targets "
-    "are met.",
+    "are met. Idle GPUs are counted for the copies, not for the prediction.",
     source=PLACEMENT_MIN_GAIN.source,
     when_not="When the longest prompts need the cache of several GPUs, or one stream is to be as "
     "fast as it can be.",

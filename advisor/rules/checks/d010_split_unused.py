@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import Ratio, interval_text, sample_ratio, times
+from advisor.rules.checks._parallel import use_of
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     hurts,
@@ -73,6 +74,16 @@ def _judge(
             summary=f"{best.size} copies of the model would give up to {best.size} times the "
             "tokens; a split pays where one answer has to be faster.",
         )
+    use = use_of(evidence)
+    if use is not None and use.copies_help:
+        return plain(
+            ID,
+            Verdict.INFORMATIVE,
+            gain[:1].upper() + gain[1:],
+            *items,
+            summary="Copies on the idle GPUs are advised: they bring more throughput. A split "
+            "takes the same GPUs and pays where one answer has to be faster first of all.",
+        )
     return [
         Finding(
             rule_id=ID,
@@ -129,7 +140,7 @@ RULE = Rule(
     how_measured="Decode steps of one sequence in groups of one process per GPU by transformers' "
     "tensor-parallel plan, against one GPU.",
     threshold="Fails when the 95 % interval of the ratio lies below 1 and a target on latency per "
-    "token or whole answers is not met.",
+    "token or whole answers is not met; told where copies on idle GPUs are advised.",
     source="interval of the measured ratio",
     when_not="When throughput is short and latency is not: copies share nothing and scale better.",
     needs=("a tensor_parallel trial",),

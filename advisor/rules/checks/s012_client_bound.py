@@ -14,6 +14,9 @@ CHECK = "send_lag"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
+    if evidence.spec.engine == "simulated":
+        missing = "A server that really runs"
+        return not_applicable(ID, "A simulated engine has no client", missing)
     trial = evidence.current
     result = trial.measured(BaselineResult) if trial is not None else None
     metrics = trial_metrics(trial) if trial is not None else None

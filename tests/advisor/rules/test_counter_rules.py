@@ -27,6 +27,7 @@ from tests.builders import (
     make_study_spec,
     make_trial,
     make_validity,
+    make_verification,
     make_workload,
 )
 from tests.rule_checks import (
@@ -138,6 +139,28 @@ def test_one_request_thrown_out_is_enough() -> None:
     assert "fp8" in text_of(finding)
     already = served(m012_kv_cache_starved, preemptions=1, settings=EngineSettings(kv_dtype="fp8"))
     assert "fp8" not in text_of(already)
+
+
+@pytest.mark.parametrize(
+    ("perplexity", "said"),
+    [(18.09, "perplexity +0.5% in trial 4"), (19.0, None), (None, "check quality")],
+)
+def test_the_verification_tells_what_a_cache_in_fp8_costs(
+    perplexity: float | None, said: str | None
+) -> None:
+    tried = make_verification(
+        candidate=EngineSettings(kv_dtype="fp8"), perplexity_a=18.0, perplexity_b=perplexity
+    )
+    measured = make_baseline_result(
+        arrivals="poisson", cells=(), server=make_counters(preemptions=1)
+    )
+    spec = make_study_spec(engine="vllm", targets=(TIGHT_TTFT,), current=EngineSettings())
+    now = make_trial(measured, settings=EngineSettings())
+    finding = one(m012_kv_cache_starved, now, tried, spec=spec)
+    assert finding.verdict is Verdict.FAIL
+    assert finding.change is not None
+    assert ("fp8" in finding.change.text) is (said is not None)
+    assert (said or "") in finding.change.text
 
 
 def test_graphs_that_are_off_are_switched_on_and_others_are_captured_larger() -> None:

@@ -11,8 +11,9 @@ from advisor.estimates.cost import TYPICAL_DAY, day_plan
 from advisor.evidence import TrialEvidence
 from advisor.rules.checks import c001_cheaper_gpu_suffices, c005_fleet_sized_for_peak
 from advisor.rules.checks import c006_spot_price_unused as c006
+from advisor.rules.checks._fleet import price_now
 from advisor.rules.rule import Finding, Verdict
-from gpuagent.wire import EngineSettings, Quantity
+from gpuagent.wire import EngineSettings, Quantity, SimulatedModel
 from gpuagent.wire.trial import ServeResult
 from tests.builders import make_evidence, make_shape, make_study_spec, make_trial, make_workload
 from tests.rule_checks import (
@@ -117,6 +118,13 @@ def test_without_a_day_a_rate_or_a_start_nothing_is_claimed() -> None:
     blind = following(serving(ready="the server was running already"))
     assert blind.verdict is Verdict.CANNOT_TELL
     assert blind.summary == "the server was running already"
+
+
+def test_a_day_is_not_asked_for_where_a_study_takes_none() -> None:
+    spec = make_study_spec(engine="simulated", model=SimulatedModel(name="qwen3-32b-2xh100"))
+    finding = one(c005_fleet_sized_for_peak, serving(), spec=spec)
+    assert_says_what_is_missing(finding)
+    assert "day_req_s" not in (finding.missing or "")
 
 
 def test_a_day_that_needs_one_size_passes() -> None:
@@ -240,6 +248,19 @@ def test_a_saving_that_the_dearest_zone_takes_away_is_of_low_confidence() -> Non
     assert spot(serving(), prices={"H100 SXM": near}).confidence == "low"
     far = 1.1 * market.high_usd / 0.7
     assert spot(serving(), prices={"H100 SXM": far}).confidence == "medium"
+
+
+def test_the_gpu_of_an_endpoint_has_no_price_and_no_rival() -> None:
+    spec = make_study_spec(
+        engine="openai", endpoint="main", current=EngineSettings(), targets=(LOOSE_TTFT,)
+    )
+    more = {"spec": spec, "shape": make_shape(**LLAMA_8B), "prices": {"B200": 50.0}}
+    more |= on_gpu(name="NVIDIA B200", memory_bytes=180 * GIB)
+    for module in (c001_cheaper_gpu_suffices, c006):
+        finding = one(module, serving(), **more)
+        assert_says_what_is_missing(finding)
+        assert "endpoint" in (finding.missing or "")
+    assert price_now(make_evidence(serving(), **more)) is None
 
 
 # --- own prices ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from advisor.rules.engine import evaluate
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.verdict import study_verdict
 from gpuagent.wire import EngineSettings, LengthSpec, SlaTarget
+from gpuagent.wire.parallel import TensorParallelConfig
 from gpuagent.wire.robustness import CHECKS
 from gpuagent.wire.settings import SERVER_KNOBS
 from gpuagent.wire.trial import BaselineResult
@@ -41,6 +42,8 @@ from tests.inside_builders import (
     make_ceilings,
     make_kernels_result,
     make_quantisation_result,
+    make_split_point,
+    make_split_result,
 )
 from tests.rule_checks import (
     DEEPSEEK_V3,
@@ -48,7 +51,11 @@ from tests.rule_checks import (
     LLAMA_8B,
     LLAMA_70B,
     QWEN3_30B_FP8,
+    TIGHT_ITL,
+    TIGHT_RATE,
+    aiming_at,
     make_busy,
+    on_gpu,
 )
 from tests.served_builders import make_boundary
 
@@ -244,11 +251,64 @@ def test_a_server_on_several_gpus_gets_one_placement(evidence: StudyEvidence) ->
     assert Verdict.ERROR not in {finding.verdict for finding in findings}
     values = new_values(findings)
     assert all(len(found) == 1 for found in values.values()), values
-    # The rules agree by themselves; only idle GPUs and a split too wide are two ways to copies.
+    # The rules agree by themselves.
     aside = {f.rule_id for f in findings if f.title.startswith("Set aside")}
-    assert aside <= {"gpus-idle", "split-beyond-need"}, aside
+    assert aside == set(), aside
     # What is advised can be said to the engine.
     assert set(values) <= set(SERVER_KNOBS) | {"dtype", "threads"}
+
+
+def failing(evidence: StudyEvidence) -> dict[str, Finding]:
+    return {f.rule_id: f for f in evaluate(evidence) if f.verdict is Verdict.FAIL}
+
+
+def test_idle_gpus_get_copies_or_a_split_and_not_both() -> None:
+    points = (make_split_point(1, 0.02), make_split_point(4, 0.011))
+    measured = make_trial(
+        make_split_result(points=points),
+        ordinal=2,
+        role="diagnosis",
+        config=TensorParallelConfig(),
+    )
+    found = failing(
+        make_evidence(
+            make_current(loaded=make_loaded(device="cuda:0")),
+            measured,
+            **on_gpu(count=4),
+            **aiming_at(TIGHT_ITL, TIGHT_RATE),
+        )
+    )
+    assert {"gpus-idle", "split-unused"} & set(found) == {"gpus-idle"}
+
+
+@pytest.mark.parametrize("tp", [2, 4])
+@pytest.mark.parametrize("in_flight", [64, 256])
+def test_servers_of_a_model_with_experts_are_counted_once_and_over_the_host(
+    tp: int, in_flight: int
+) -> None:
+    now = EngineSettings(tensor_parallel=tp)
+    workload = make_workload(input_tokens=LengthSpec(mean=1024), output_tokens=LengthSpec(mean=256))
+    found = failing(
+        make_evidence(
+            make_trial(make_busy(in_flight), settings=now),
+            spec=make_study_spec(
+                engine="vllm",
+                current=now,
+                workload=workload,
+                targets=(SlaTarget(metric="output_tok_s", statistic="mean", limit=1e6),),
+            ),
+            shape=make_shape(**QWEN3_30B_FP8),
+            **on_gpu(name="NVIDIA H200", memory_bytes=141 * GIB, count=8),
+        )
+    )
+    (advising_copies,) = {"gpus-idle", "split-beyond-need"} & set(found)
+    if in_flight == 256 and tp == 4:
+        assert advising_copies == "split-beyond-need"
+    change = found[advising_copies].change
+    assert change is not None
+    size = int(change.text.split("tensor parallel size ")[1].split()[0])
+    assert (size < tp) is (advising_copies == "split-beyond-need")
+    assert change.text.startswith(f"Start {8 // size} servers ")
 
 
 # --- what gives way ----------------------------------------------------------------------------

@@ -337,3 +337,18 @@ def test_the_link_may_take_three_tenths_of_prefill() -> None:
     for factor, verdict in ((1.01, Verdict.PASS), (0.99, Verdict.FAIL)):
         gpus = on_gpu(count=4, ceilings=linked(limit * factor))
         assert one(d005_link_too_slow, **long_prompt(), **gpus).verdict is verdict
+
+
+def test_without_a_pipeline_that_holds_the_model_none_is_advised() -> None:
+    wide = {**LLAMA_70B, "hidden_size": 16_384, "intermediate_size": 131_072}
+    wide |= {"num_hidden_layers": 1, "num_attention_heads": 128, "num_key_value_heads": 8}
+    gpus = on_gpu(count=8, ceilings=linked(1e8), **L4)
+    fields = long_prompt(shape=make_shape(**wide), **gpus)
+    within = one(d001_model_needs_splitting, **fields)
+    assert within.change is not None
+    assert set(within.change.settings) <= {"tensor_parallel"}
+    finding = one(d005_link_too_slow, **fields)
+    assert finding.verdict is Verdict.FAIL
+    assert finding.change is not None
+    assert finding.change.settings == {}
+    assert "pipeline parallel size" not in text_of(finding)

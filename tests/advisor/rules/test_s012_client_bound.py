@@ -7,8 +7,15 @@ import pytest
 from advisor.evidence import TrialEvidence
 from advisor.rules.checks import s012_client_bound
 from advisor.rules.rule import Verdict
+from gpuagent.wire import SimulatedModel
 from gpuagent.wire.measure import Validity, ValidityCheck
-from tests.builders import make_baseline_result, make_current, make_request, make_trial
+from tests.builders import (
+    make_baseline_result,
+    make_current,
+    make_request,
+    make_study_spec,
+    make_trial,
+)
 from tests.rule_checks import assert_says_what_is_missing, one, text_of
 
 Line = Literal["valid", "warn", "invalid", "not_checked"]
@@ -44,6 +51,13 @@ def test_an_older_agent_leaves_it_open() -> None:
     assert old.result is not None
     bare = make_trial(old.result.measurements, validity=Validity())
     assert one(s012_client_bound, bare).verdict is Verdict.CANNOT_TELL
+
+
+def test_a_simulated_engine_has_no_client() -> None:
+    spec = make_study_spec(engine="simulated", model=SimulatedModel(name="qwen3-32b-2xh100"))
+    finding = one(s012_client_bound, at_rate("valid"), spec=spec)
+    assert finding.verdict is Verdict.NOT_APPLICABLE
+    assert_says_what_is_missing(finding)
 
 
 def test_without_a_rate_or_a_trial_it_does_not_apply() -> None:

@@ -11,9 +11,11 @@ from advisor.measures import baselines
 from advisor.presets import PRESETS
 from advisor.rules.engine import evaluate
 from advisor.studies import diagnosis
+from advisor.studies.intake import able
 from advisor.studies.planner import Plan, next_trials, phase_of, plan, settings_text
 from advisor.studies.timing import Timing, about
 from gpuagent.wire import EngineSettings, LengthSpec, StudySpec
+from gpuagent.wire.agent import InventoryModel
 from gpuagent.wire.parallel import TensorParallelConfig
 from gpuagent.wire.trial import BaselineConfig, KvCacheConfig, ProfileConfig, VerifyConfig
 from tests.builders import (
@@ -32,6 +34,7 @@ from tests.builders import (
     make_workload,
     trial_id,
 )
+from tests.factories import make_hello
 
 CPU, GPU = make_device(), make_device("gpu")
 
@@ -446,6 +449,16 @@ def test_an_agent_that_cannot_split_is_not_asked_to() -> None:
     device = make_device("gpu", count=2, experiments=frozenset(diagnosis.EXPERIMENTS))
     found = planned(make_study_spec(goal="diagnose", budget_s=900), device=device)
     assert all(t.config.experiment != "tensor_parallel" for t in found.trials)
+
+
+@pytest.mark.parametrize(("weights", "splits"), [("gguf", False), ("safetensors", True)])
+def test_gguf_files_are_not_split_over_gpus(weights: str, splits: bool) -> None:
+    spec = make_study_spec(goal="diagnose", budget_s=900)
+    model = InventoryModel(name=spec.model.label, weights=weights)
+    device = make_device("gpu", count=2, experiments=able(make_hello(models=(model,)), spec))
+    found = [t.config.experiment for t in planned(spec, device=device).trials]
+    assert ("tensor_parallel" in found) is splits
+    assert "kernels" in found
 
 
 def test_a_short_budget_drops_the_least_of_a_diagnosis_by_name() -> None:
