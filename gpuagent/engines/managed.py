@@ -41,6 +41,7 @@ HOST = "127.0.0.1"
 SERVED_NAME = "model"
 PORT_TRIES = 3
 _POLL_S = 0.25
+_FIRST_ANSWER_S = 120.0
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -59,6 +60,8 @@ class ManagedServer:
     seed_option: ClassVar[str]
     gave_up: ClassVar[re.Pattern[str] | None] = None
     """What a 503 says that will never become a 200, where the process stays alive behind it."""
+    died: ClassVar[re.Pattern[str] | None] = None
+    """What the log says of a worker that ended while its server goes on."""
     token_prompts = True
     ignores_eos = True
 
@@ -165,8 +168,13 @@ class ManagedServer:
             answer = self._http.post(
                 f"{self.url}/v1/completions",
                 json={"model": self.served_name, "prompt": "Hello", "max_tokens": 1},
-                timeout=120.0,
+                timeout=_FIRST_ANSWER_S,
             )
+        except httpx.ReadTimeout:
+            # A request that came as the worker died is never answered.
+            if self.died is not None and self.died.search(self._log()):
+                raise startup_failure(self.name, None, self._log()) from None
+            return None
         except httpx.TransportError:
             return None
         if answer.status_code == 503 and self.gave_up is not None:

@@ -25,6 +25,7 @@ class TransformersServeEngine(ManagedServer):
     always = ("--continuous-batching",)
     seed_option = "--default-seed"
     gave_up = re.compile(r"CB worker died.*")
+    died = re.compile(r"in _run_generation_loop")
     # It takes text only, and knows no option to go on after the end of text.
     token_prompts = False
     ignores_eos = False
