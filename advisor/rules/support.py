@@ -12,7 +12,7 @@ from advisor.estimates.models import ResolvedModel
 from advisor.estimates.rows import RowError
 from advisor.estimates.service import Estimate, EstimateRequest, estimate
 from advisor.evidence import Measurement, StudyEvidence, TrialEvidence
-from advisor.measures import distances, median_s, resolved_dtype
+from advisor.measures import Ratio, distances, median_s, resolved_dtype
 from advisor.rules.rule import EvidenceItem, Finding, Verdict
 from advisor.shapes import ShapeError
 from advisor.targets import hides_tokens, target_statuses, trial_metrics
@@ -34,6 +34,22 @@ def plain(
 ) -> list[Finding]:
     """A finding without advice."""
     return [Finding(rule_id=rule_id, verdict=verdict, title=title, summary=summary, evidence=items)]
+
+
+def ratio_item(
+    text: str, ratio: Ratio, trial: TrialEvidence, *, chart: str | None = None
+) -> EvidenceItem:
+    """A measured ratio with its interval as evidence; `text` says what was divided by what."""
+    return EvidenceItem(
+        text=text,
+        value=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        unit="×",
+        n=ratio.n,
+        trial_id=trial.trial_id,
+        chart=chart,
+    )
 
 
 def not_applicable(rule_id: str, title: str, missing: str) -> list[Finding]:

@@ -21,6 +21,7 @@ from advisor.rules.support import (
     longest_prompt_tokens,
     not_applicable,
     plain,
+    ratio_item,
 )
 from advisor.thresholds import EAGER_MIN_PROMPT, UNVERIFIED_NOISE
 from gpuagent.wire.inside import AttentionResult
@@ -95,15 +96,11 @@ def _measured(evidence: StudyEvidence, trial: TrialEvidence) -> tuple[TrialEvide
 
 
 def _item(other: TrialEvidence, ratio: Ratio) -> EvidenceItem:
-    return EvidenceItem(
-        text=f"Attention {baseline_of(other).model.attention} takes {times(ratio.value)} the time"
+    return ratio_item(
+        f"Attention {baseline_of(other).model.attention} takes {times(ratio.value)} the time"
         f"{interval_text(ratio.low, ratio.high)}, n = {ratio.n}",
-        value=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        unit="×",
-        n=ratio.n,
-        trial_id=other.trial_id,
+        ratio,
+        other,
     )
 
 

@@ -12,6 +12,7 @@ from advisor.rules.support import (
     modelled_gain,
     not_applicable,
     plain,
+    ratio_item,
 )
 from gpuagent.wire.parallel import TensorParallelConfig, TensorParallelPoint, TensorParallelResult
 
@@ -116,15 +117,11 @@ def _item(trial: TrialEvidence, point: TensorParallelPoint, ratio: Ratio) -> Evi
         if point.same_tokens in (None, point.answer_tokens)
         else f"; {point.same_tokens} of {point.answer_tokens} answer tokens are the same"
     )
-    return EvidenceItem(
-        text=f"A decode step over {point.size} GPUs takes {times(ratio.value)} that of one"
+    return ratio_item(
+        f"A decode step over {point.size} GPUs takes {times(ratio.value)} that of one"
         f"{interval_text(ratio.low, ratio.high)}, n = {ratio.n}{same}",
-        value=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        unit="×",
-        n=ratio.n,
-        trial_id=trial.trial_id,
+        ratio,
+        trial,
         chart="tensor-parallel",
     )
 

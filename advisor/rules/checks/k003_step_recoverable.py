@@ -7,7 +7,7 @@ from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import interval_text, sample_ratio, times
 from advisor.recoverable import FORMS, best_form, largest_losses, step_form
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import missing_trial
+from advisor.rules.support import missing_trial, ratio_item
 from advisor.thresholds import UNVERIFIED_NOISE
 from gpuagent.wire.inside import KernelsResult
 
@@ -41,15 +41,11 @@ def _forms(trial: TrialEvidence, result: KernelsResult) -> Finding:
             summary=reasons,
             missing="A C++ compiler (g++), or a CUDA device",
         )
-    item = EvidenceItem(
-        text=f"A decode step {FORMS[best.form]} takes {times(ratio.value)} the eager one's time"
+    item = ratio_item(
+        f"A decode step {FORMS[best.form]} takes {times(ratio.value)} the eager one's time"
         f"{interval_text(ratio.low, ratio.high)}, n = {ratio.n}",
-        value=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        unit="×",
-        n=ratio.n,
-        trial_id=trial.trial_id,
+        ratio,
+        trial,
         chart="recoverable",
     )
     if not ratio.below(UNVERIFIED_NOISE.value):

@@ -6,6 +6,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import interval_text, sample_ratio, times
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
+from advisor.rules.support import ratio_item
 from advisor.thresholds import KV_LEAK_MAX_SHARE
 from gpuagent.wire.inside import CacheDetails
 from gpuagent.wire.trial import KvCacheResult
@@ -88,16 +89,12 @@ def _forms(trial: TrialEvidence, details: CacheDetails) -> list[Finding]:
             items.append(EvidenceItem(text=text, trial_id=trial.trial_id))
             continue
         items.append(
-            EvidenceItem(
-                text=f"A step with a {form.form} cache takes {times(ratio.value)} that of a "
+            ratio_item(
+                f"A step with a {form.form} cache takes {times(ratio.value)} that of a "
                 f"growing one{interval_text(ratio.low, ratio.high)}, n = {ratio.n}, and holds "
                 f"{units.memory(form.cache_bytes.value)}",
-                value=ratio.value,
-                low=ratio.low,
-                high=ratio.high,
-                unit="×",
-                n=ratio.n,
-                trial_id=trial.trial_id,
+                ratio,
+                trial,
             )
         )
     title = "Other forms of the cache"
@@ -109,15 +106,11 @@ def _forms(trial: TrialEvidence, details: CacheDetails) -> list[Finding]:
             f"prefill {times(1 / saved.value)} as fast"
         )
         items.append(
-            EvidenceItem(
-                text=f"Prefill with a shared prefix takes {times(saved.value)} the time"
+            ratio_item(
+                f"Prefill with a shared prefix takes {times(saved.value)} the time"
                 f"{interval_text(saved.low, saved.high)}, n = {saved.n}",
-                value=saved.value,
-                low=saved.low,
-                high=saved.high,
-                unit="×",
-                n=saved.n,
-                trial_id=trial.trial_id,
+                saved,
+                trial,
             )
         )
     if not items:

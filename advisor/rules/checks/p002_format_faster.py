@@ -6,7 +6,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import Ratio, interval_text, sample_ratio, times
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import missing_trial
+from advisor.rules.support import missing_trial, ratio_item
 from advisor.thresholds import MAX_PERPLEXITY_INCREASE, UNVERIFIED_NOISE
 from gpuagent.wire.inside import QuantisationConfig, QuantisationResult, QuantVariant
 
@@ -167,15 +167,11 @@ def _items(
 ) -> tuple[EvidenceItem, ...]:
     name, today = name_of(other.method), name_of(base.method)
     items = [
-        EvidenceItem(
-            text=f"A decode step in {name} takes {times(ratio.value)} the time of {today}"
+        ratio_item(
+            f"A decode step in {name} takes {times(ratio.value)} the time of {today}"
             f"{interval_text(ratio.low, ratio.high)}, n = {ratio.n}",
-            value=ratio.value,
-            low=ratio.low,
-            high=ratio.high,
-            unit="×",
-            n=ratio.n,
-            trial_id=trial.trial_id,
+            ratio,
+            trial,
             chart="format-tradeoff",
         )
     ]

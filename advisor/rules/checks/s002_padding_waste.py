@@ -6,7 +6,7 @@ from advisor import units
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.measures import interval_text, median_s, sample_ratio, times
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
-from advisor.rules.support import missing_trial
+from advisor.rules.support import missing_trial, ratio_item
 from advisor.thresholds import PADDING_MIN_SAVING
 from gpuagent.wire.inside import BatchingResult
 
@@ -47,15 +47,11 @@ def _padding(trial: TrialEvidence, result: BatchingResult) -> Finding:
             trial_id=trial.trial_id,
             chart="batch-scaling",
         ),
-        EvidenceItem(
-            text=f"Sorted batches take {times(ratio.value)} the time"
+        ratio_item(
+            f"Sorted batches take {times(ratio.value)} the time"
             f"{interval_text(ratio.low, ratio.high)}, n = {ratio.n}",
-            value=ratio.value,
-            low=ratio.low,
-            high=ratio.high,
-            unit="×",
-            n=ratio.n,
-            trial_id=trial.trial_id,
+            ratio,
+            trial,
             chart="batch-scaling",
         ),
     )
