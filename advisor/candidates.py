@@ -3,7 +3,9 @@
 Order: most targets met, fewest missed, then the smallest worst distance to a limit; without targets
 the shortest answers. A configuration replaces the current one only when it wins by more than the
 noise between two trials, keeps its quality, and no A/B trial said otherwise. Where the study asks
-for the highest rate, that rate decides, whatever the targets say about the workload's own.
+for the highest rate, that rate decides, whatever the targets say about the workload's own: per GPU,
+since further GPUs would take further requests as copies, too. Nor does a configuration on more GPUs
+replace one that meets every target.
 """
 
 from __future__ import annotations
@@ -114,8 +116,12 @@ def _excluded(
 
 
 def _beats(other: Candidate, best: Candidate) -> bool:
+    gpus, more_gpus = best.trial.settings.gpus, other.trial.settings.gpus
     if other.boundary_per_s is not None and best.boundary_per_s is not None:
-        return other.boundary_per_s > best.boundary_per_s * (1 + UNVERIFIED_NOISE.value)
+        per_gpu, other_per_gpu = best.boundary_per_s / gpus, other.boundary_per_s / more_gpus
+        return other_per_gpu > per_gpu * (1 + UNVERIFIED_NOISE.value)
+    if best.statuses and best.met == len(best.statuses) and more_gpus > gpus:
+        return False
     if (other.met, -other.missed) != (best.met, -best.missed):
         return (other.met, -other.missed) > (best.met, -best.missed)
     noise = UNVERIFIED_NOISE.value

@@ -11,13 +11,16 @@ proposal changes the best configuration so far and names the evidence that it co
 4. then the whole scale of the knobs that the symptoms blame, the widest gap first, and the
    neighbours of the best configuration, those of the knobs first that moved the result most;
 5. what cannot matter by the best trial's own counters is left out (more places than ever ran, more
-   cache than was ever used).
+   cache than was ever used);
+6. more devices are tried only while a limit is missed or the cache is full, and after the moves
+   that take none.
 
 The search ends when the neighbourhood is exhausted or the budget is spent.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -28,6 +31,12 @@ Failure = Literal["config_error", "out_of_memory", "cache_too_small", "other"]
 
 # Two trials of one configuration differ by this much.
 NOISE_FRAC = 0.03
+# Knobs that multiply the devices of a configuration.
+DEGREES = ("tensor_parallel", "data_parallel")
+# A symptom in no more steps than this is none.
+_RARE = 0.02
+# The two references and one trial of all moves that take no further device.
+_FREE_TRIALS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +45,13 @@ class Space:
 
     memory: +1 where a larger value needs more device memory, -1 where it needs less.
     cache: +1 where a larger value leaves more room for the cache, -1 where it leaves less.
+    devices: the product of the degrees (`DEGREES`) cannot be larger.
     """
 
     values: Mapping[str, tuple[Value, ...]]
     memory: Mapping[str, int] = field(default_factory=dict)
     cache: Mapping[str, int] = field(default_factory=dict)
+    devices: int = 1
 
     def level(self, knob: str, value: Value) -> int:
         return self.values[knob].index(value)
@@ -51,6 +62,9 @@ class Space:
         now = self.level(knob, knobs[knob])
         found = scale[max(0, min(len(scale) - 1, now + steps))]
         return found if found != knobs[knob] else None
+
+    def has_devices(self, knobs: Knobs) -> bool:
+        return devices_of(knobs) <= self.devices
 
     def __len__(self) -> int:
         total = 1
@@ -103,6 +117,11 @@ class _Move:
     reason: str
 
 
+def devices_of(knobs: Knobs) -> int:
+    """Devices that the knobs take: the product of the degrees, 1 where there are none."""
+    return math.prod(int(knobs.get(degree, 1)) for degree in DEGREES)
+
+
 def propose(
     space: Space, history: Sequence[Observation], *, current: Knobs, default: Knobs
 ) -> Proposal | None:
@@ -119,7 +138,9 @@ def propose(
         return _out_of_failure(space, history, tried)
     best = min(good, key=lambda seen: seen.loss or 0.0)
     for knobs, reason in _candidates(space, history, best):
-        if _key(knobs) in tried or _crashes(space, history, knobs) or _pointless(best, knobs):
+        if _key(knobs) in tried or not space.has_devices(knobs):
+            continue
+        if _crashes(space, history, knobs) or _pointless(best, knobs):
             continue
         return Proposal(knobs, reason)
     return None
@@ -143,6 +164,9 @@ def _candidates(
                 together.setdefault(knob, steps)
         reasons = " ".join(move.reason for move in moves)
         yield from _apply(space, best, [_Move(together, reasons)])
+    if len(history) > _FREE_TRIALS:
+        wider = [m for m in _more_devices(best) if not _hurt(space, history, best, m)]
+        yield from _apply(space, best, wider)
     for factor in (1, 2, 4):
         # A step that changed nothing may be too short to leave a plateau.
         scaled = [_Move({k: s * factor for k, s in m.steps.items()}, m.reason) for m in moves]
@@ -210,27 +234,50 @@ def _moves(space: Space, best: Observation) -> list[_Move]:
     if best.knobs.get("cuda_graphs") is False and on.get("cuda_graphs", 0) > 1:
         reason = "Every decode step is launched kernel by kernel: capture graphs."
         moves.append(_Move({"cuda_graphs": on.get("cuda_graphs", 0)}, reason))
-    if seen.preemptions > 0 or seen.starved_share > 0.02:
+    if seen.preemptions > 0 or seen.starved_share > _RARE:
         reason = f"The cache is full ({seen.preemptions} preemptions): give it more room."
         moves.append(_Move({"memory_share_frac": 2}, reason))
         moves.append(_Move({"kv_dtype": 1}, "A cache in fp8 holds twice the tokens."))
         if seen.preemptions > 0:
             reason = "Requests lose their cache and compute it again: admit fewer."
             moves.append(_Move({"max_running": -1}, reason))
-    if seen.full_share > 0.02 and seen.kv_peak_frac < 0.9:
+    if seen.full_share > _RARE and seen.kv_peak_frac < 0.9:
         reason = "Requests wait for a place in the batch while the cache has room."
         moves.append(_Move({"max_running": 2}, reason))
     ttft, itl = seen.ttft_ratio or 0.0, seen.itl_ratio or 0.0
-    if itl > ttft and (seen.mixed_share is None or seen.mixed_share > 0.02):
+    if itl > ttft and (seen.mixed_share is None or seen.mixed_share > _RARE):
         reason = "Decodes wait behind prefill in the same step: smaller chunks."
         moves.append(_Move({"chunked_prefill": on.get("chunked_prefill", 0)}, reason))
         moves.append(_Move({"max_batched_tokens": -2}, reason))
-    if ttft > itl and seen.full_share <= 0.02:
+    if ttft > itl and seen.full_share <= _RARE:
         reason = "Prompts are computed in more steps than needed: larger chunks."
         moves.append(_Move({"max_batched_tokens": 1}, reason))
     if itl == ttft == 0.0:
         moves.append(_Move({"max_batched_tokens": 1}, "Throughput alone counts: larger steps."))
     return [m for m in moves if any(space.values.get(knob) for knob in m.steps)]
+
+
+def _more_devices(best: Observation) -> list[_Move]:
+    """What more devices would do about the best trial's symptoms; `_pointless` says when."""
+    seen = best.signals
+    if seen is None:
+        return []
+    split, copies = {"tensor_parallel": 1}, {"data_parallel": 1}
+    moves = []
+    if seen.preemptions > 0 or seen.starved_share > _RARE:
+        reason = "The cache is full: weights split over more devices leave it more room."
+        moves.append(_Move(split, reason))
+    ttft, itl = seen.ttft_ratio or 0.0, seen.itl_ratio or 0.0
+    if itl > max(1.0, ttft):
+        reason = "Each token waits for all weights to be read: split them over more devices."
+        moves.append(_Move(split, reason))
+    if ttft > 1 and seen.full_share > _RARE:
+        moves.append(_Move(copies, "Requests wait for a place: a further copy takes its share."))
+    if ttft > 1:
+        reason = "Prompts take too long to compute: split the model over more devices."
+        moves.append(_Move(split, reason))
+        moves.append(_Move(copies, "A further copy computes its share of the prompts."))
+    return moves
 
 
 def _steps_between(space: Space, a: Knobs, b: Knobs) -> dict[str, int]:
@@ -275,11 +322,17 @@ def _pointless(best: Observation, knobs: Knobs) -> bool:
     """Whether something that differs from the best trial cannot matter by what that trial showed.
 
     A larger batch than ever ran, more cache than was ever used, and launching without graphs
-    cannot help; a smaller cache can only hurt.
+    cannot help; a smaller cache can only hurt. More devices cost too much to be tried while every
+    limit is kept and the cache has room.
     """
     seen = best.signals
     if seen is None:
         return False
+
+    wanting = max(seen.ttft_ratio or 0.0, seen.itl_ratio or 0.0) > 1
+    starved = seen.preemptions > 0 or seen.starved_share > _RARE
+    if devices_of(knobs) > devices_of(best.knobs) and not (wanting or starved):
+        return True
 
     def idle(knob: str) -> bool:
         old, new = best.knobs[knob], knobs[knob]
@@ -351,13 +404,27 @@ def _crashes(space: Space, history: Sequence[Observation], knobs: Knobs) -> bool
 def _out_of_failure(
     space: Space, history: Sequence[Observation], tried: set[tuple[tuple[str, Value], ...]]
 ) -> Proposal | None:
-    """Nothing has run yet: the middle of every scale, then each scale's other values in turn."""
-    middle = {knob: scale[len(scale) // 2] for knob, scale in space.values.items()}
-    starts: list[dict[str, Value]] = [middle]
+    """Nothing has run yet: more devices for what lacked memory, then the middle of every scale,
+    then each scale's other values in turn."""
+    starts: list[tuple[dict[str, Value], str]] = []
+    lacking = [seen for seen in history if seen.failure in ("out_of_memory", "cache_too_small")]
+    for seen in lacking[:1]:
+        reason = "The model did not fit: split it over more devices."
+        for degree in space.values.get("tensor_parallel", ()):
+            if degree > seen.knobs["tensor_parallel"]:  # type: ignore[operator]
+                starts.append(({**seen.knobs, "tensor_parallel": degree}, reason))
+    middle = {
+        knob: scale[0 if knob in DEGREES else len(scale) // 2]
+        for knob, scale in space.values.items()
+    }
+    moderate = "Nothing has run yet: a moderate configuration."
+    starts.append((middle, moderate))
     for knob, scale in space.values.items():
-        starts += [{**middle, knob: value} for value in scale]
-    for knobs in starts:
+        starts += [({**middle, knob: value}, moderate) for value in scale]
+    for knobs, reason in starts:
         fixed = _valid(space, dict(knobs))
-        if _key(fixed) not in tried and not _crashes(space, history, fixed):
-            return Proposal(fixed, "Nothing has run yet: a moderate configuration.")
+        if _key(fixed) in tried or not space.has_devices(fixed):
+            continue
+        if not _crashes(space, history, fixed):
+            return Proposal(fixed, reason)
     return None

@@ -7,20 +7,34 @@ targets the mean end-to-end latency. A target that was not measured makes a tria
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.boundaries import boundary_for
+from advisor.estimates.memory import allowed_tp
 from advisor.evidence import DeviceFacts, StudyEvidence, TrialEvidence
 from advisor.knobs import knob_inside
 from advisor.measures import distances
-from advisor.search import Failure, Knobs, Observation, Proposal, Signals, Space, Value, propose
+from advisor.search import (
+    DEGREES,
+    Failure,
+    Knobs,
+    Observation,
+    Proposal,
+    Signals,
+    Space,
+    Value,
+    propose,
+)
+from advisor.shapes import ModelShape
 from advisor.targets import trial_metrics
 from gpuagent.simulator import ServingKnobs
 from gpuagent.wire import EngineSettings, FailureReason, StudySpec
 from gpuagent.wire.serving import ServeConfig
-from gpuagent.wire.settings import SERVING_KNOBS
-from gpuagent.wire.trial import BaselineConfig, BaselineResult, ServeResult
+from gpuagent.wire.settings import SERVING_KNOBS, Engine
+from gpuagent.wire.trial import BaselineConfig, BaselineResult
 
 MAX_TRIALS = 15
 # So many trials in a row that found nothing better end the search.
@@ -34,9 +48,12 @@ SCALES: dict[str, tuple[Value, ...]] = {
     "kv_dtype": ("auto", "fp8"),
     "cuda_graphs": (False, True),
 }
-MEMORY = {"memory_share_frac": 1, "max_running": 1, "cuda_graphs": 1}
+MEMORY = {"memory_share_frac": 1, "max_running": 1, "cuda_graphs": 1, "tensor_parallel": -1}
+CACHE = {"memory_share_frac": 1, "kv_dtype": 1, "max_batched_tokens": -1, "tensor_parallel": 1}
 _GPU_ONLY = frozenset({"memory_share_frac", "kv_dtype", "cuda_graphs"})
-CACHE = {"memory_share_frac": 1, "kv_dtype": 1, "max_batched_tokens": -1}
+_SEARCHED = (*SERVING_KNOBS, *DEGREES)
+_SPLITTING: frozenset[Engine] = frozenset({"vllm", "sglang"})
+_COPIES = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +76,7 @@ def next_trial(evidence: StudyEvidence) -> NextTrial | None:
     spec, device = evidence.spec, evidence.device
     plain = defaults_of(spec, device)
     current = knobs_of(spec.current, plain)
-    space = space_of(spec, device)
+    space = space_of(spec, device, evidence.shape)
     # What this device does not have stays as it is in the reference of the defaults, too.
     default = {
         knob: value if value in space.values[knob] else space.values[knob][0]
@@ -72,7 +89,7 @@ def next_trial(evidence: StudyEvidence) -> NextTrial | None:
 
 
 def _in_words(reason: str) -> str:
-    for knob in SERVING_KNOBS:
+    for knob in _SEARCHED:
         reason = reason.replace(knob, knob_inside(knob))
     return reason
 
@@ -93,11 +110,11 @@ def is_default(spec: StudySpec, device: DeviceFacts | None, settings: EngineSett
     return knobs_of(settings, plain) == knobs_of(EngineSettings(), plain)
 
 
-def space_of(spec: StudySpec, device: DeviceFacts | None) -> Space:
+def space_of(spec: StudySpec, device: DeviceFacts | None, shape: ModelShape | None) -> Space:
     """The scales, with the values of the current and of the default settings among them.
 
     On a CPU there is no share of device memory, no cache in fp8 and no graph to be captured, so
-    those stay as they are.
+    those stay as they are. Degrees are searched where the agent has the devices.
     """
     plain = defaults_of(spec, device)
     on_cpu = spec.engine != "simulated" and device is not None and device.kind == "cpu"
@@ -114,11 +131,34 @@ def space_of(spec: StudySpec, device: DeviceFacts | None) -> Space:
             scale = tuple(value for value in scale if int(value) <= most) or scale[:1]
         new = own - set(scale)
         values[knob] = tuple(sorted({*scale, *own})) if new else scale
-    return Space(values=values, memory=MEMORY, cache=CACHE)
+    devices = _devices(spec, device)
+    for degree in DEGREES:
+        values[degree] = _degrees(spec, degree, devices, shape)
+    return Space(values=values, memory=MEMORY, cache=CACHE, devices=devices)
+
+
+def _devices(spec: StudySpec, device: DeviceFacts | None) -> int:
+    """What tensor parallel size times copies may reach; as today where nothing is to be split."""
+    today: int = math.prod(getattr(spec.current, degree) or 1 for degree in DEGREES)
+    if spec.engine not in _SPLITTING or device is None or device.kind != "gpu":
+        return today
+    return max(today, device.count // (spec.current.pipeline_parallel or 1))
+
+
+def _degrees(
+    spec: StudySpec, degree: str, devices: int, shape: ModelShape | None
+) -> tuple[Value, ...]:
+    """Fewer devices than today answer no sooner, so they are tried only where the rate per device
+    decides. Each device of a split takes whole heads: without a shape nothing is split."""
+    today = getattr(spec.current, degree) or 1
+    scale: Sequence[int] = [v for v in _COPIES if v <= devices]
+    if degree == "tensor_parallel":
+        scale = allowed_tp(shape, devices) if shape is not None else ()
+    return tuple(sorted({today, *(v for v in scale if v > today or spec.boundary)}))
 
 
 def defaults_of(spec: StudySpec, device: DeviceFacts | None) -> Knobs:
-    """What the engine does where nothing is said.
+    """What the engine does where nothing is said; the degrees stay as they are today.
 
     vLLM 0.32 and 0.33 choose by memory (1,024 requests and 8,192 tokens from 70 GiB on, else 256
     and 2,048; on a CPU 128 and 2,048). What the current settings' own start reported is better
@@ -126,6 +166,7 @@ def defaults_of(spec: StudySpec, device: DeviceFacts | None) -> Knobs:
     """
     simulated = ServingKnobs()
     found: dict[str, Value] = {knob: getattr(simulated, knob) for knob in SERVING_KNOBS}
+    found |= {degree: getattr(spec.current, degree) or 1 for degree in DEGREES}
     if spec.engine == "simulated" or device is None:
         return found
     if device.kind == "cpu":
@@ -137,9 +178,9 @@ def defaults_of(spec: StudySpec, device: DeviceFacts | None) -> Knobs:
 
 
 def knobs_of(settings: EngineSettings, plain: Knobs) -> Knobs:
-    """The serving knobs with the engine's own defaults for what is left open."""
+    """The searched knobs with the engine's own defaults for what is left open."""
     found: dict[str, Value] = {}
-    for knob in SERVING_KNOBS:
+    for knob in _SEARCHED:
         value = getattr(settings, knob)
         found[knob] = plain[knob] if value is None else value
     running, budget = found["max_running"], found["max_batched_tokens"]
@@ -163,13 +204,13 @@ def observation(evidence: StudyEvidence, trial: TrialEvidence) -> Observation | 
 
 def loss_of(evidence: StudyEvidence, trial: TrialEvidence) -> float | None:
     if evidence.spec.boundary:
-        # The question is then how much load the server takes, not how it does at one.
-        served = trial.measured(ServeResult)
-        found_rate = served.boundary.rate_per_s if served and served.boundary else None
-        return None if not found_rate else 1 / found_rate
+        # The question is then how much load a device takes, not how it does at one.
+        found = boundary_for(trial, evidence.spec)
+        rate = found.rate_per_s if found is not None else None
+        return trial.settings.gpus / rate if rate else None
     if evidence.spec.targets:
-        found = distances(evidence, trial)
-        return None if any(math.isnan(d) for d in found) else 1 + max(found)
+        apart = distances(evidence, trial)
+        return None if any(math.isnan(d) for d in apart) else 1 + max(apart)
     metrics = trial_metrics(trial)
     if metrics is None or not metrics.succeeded:
         return None

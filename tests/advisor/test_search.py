@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.search import Knobs, Observation, Signals, Space, propose
+from advisor.search import Knobs, Observation, Signals, Space, devices_of, propose
 from gpuagent.simulator import MACHINES, Arrival, ServingKnobs, StartRefused, simulate
 
 SPACE = Space(
@@ -254,3 +254,76 @@ def test_from_bad_settings_it_finds_ones_that_meet_the_target_in_ten_trials() ->
     assert first is not None
     assert first > 10
     assert best < 1
+
+
+# --- more devices ------------------------------------------------------------------------------
+
+FOUR = Space(
+    values={
+        **SPACE.values,
+        "tensor_parallel": (1, 2, 4),
+        "data_parallel": (1, 2, 4),
+    },
+    memory={**SPACE.memory, "tensor_parallel": -1},
+    cache={**SPACE.cache, "tensor_parallel": 1},
+    devices=4,
+)
+ONE: Knobs = {"tensor_parallel": 1, "data_parallel": 1}
+
+
+def split_run(limit_s: float, *, trials: int = 8) -> list[Observation]:
+    """A search on a host of four where a step takes 60 ms over the devices of a split, and 2 ms to
+    put its parts together."""
+    history: list[Observation] = []
+    for _ in range(trials):
+        found = propose(FOUR, history, current={**CURRENT, **ONE}, default={**DEFAULT, **ONE})
+        if found is None:
+            break
+        degree = found.knobs["tensor_parallel"]
+        assert isinstance(degree, int)
+        ratio = (0.060 / degree + (0.002 if degree > 1 else 0.0)) / limit_s
+        history.append(Observation(found.knobs, ratio, signals(itl_ratio=ratio, ttft_ratio=0.3)))
+    return history
+
+
+def test_a_missed_itl_splits_the_model_until_it_is_kept_and_no_further() -> None:
+    degrees = [seen.knobs["tensor_parallel"] for seen in split_run(0.035)]
+    assert degrees[:3] == [1, 1, 1]
+    assert 2 in degrees[:5]
+    assert 4 not in degrees
+    assert 4 in [seen.knobs["tensor_parallel"] for seen in split_run(0.020)][:6]
+
+
+def test_targets_that_are_kept_take_no_further_device() -> None:
+    assert all(devices_of(seen.knobs) == 1 for seen in split_run(0.080, trials=40))
+
+
+def test_devices_that_are_not_there_are_not_asked_for() -> None:
+    history = split_run(0.001, trials=60)
+    assert max(devices_of(seen.knobs) for seen in history) == 4
+
+
+def test_a_queue_in_front_of_a_full_batch_gets_a_copy() -> None:
+    full: dict[str, Any] = {"full_share": 0.6, "ttft_ratio": 5.0, "running_peak": 128}
+    history = [
+        Observation({**knobs, **ONE}, loss, signals(**full))
+        for knobs, loss in ((CURRENT, 50.0), (DEFAULT, 5.0), ({**DEFAULT, "max_running": 512}, 5.0))
+    ]
+    found = propose(FOUR, history, current={**CURRENT, **ONE}, default={**DEFAULT, **ONE})
+    assert found is not None
+    assert (found.knobs["data_parallel"], found.knobs["tensor_parallel"]) == (2, 1)
+    assert "copy" in found.reason
+
+
+def test_a_model_that_fits_no_device_is_split_over_the_fewest_that_may_hold_it() -> None:
+    history: list[Observation] = []
+    for _ in range(20):
+        found = propose(FOUR, history, current={**CURRENT, **ONE}, default={**DEFAULT, **ONE})
+        assert found is not None
+        fits = found.knobs["tensor_parallel"] == 4
+        failure: Any = None if fits else "out_of_memory"
+        history.append(seen(0.8 if fits else None, found.knobs, failure=failure))
+        if fits:
+            break
+    assert [seen.knobs["tensor_parallel"] for seen in history[-2:]] == [2, 4]
+    assert len(history) <= 4

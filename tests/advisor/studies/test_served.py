@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from advisor.candidates import best_candidate
 from advisor.evidence import StudyEvidence, TrialEvidence
 from advisor.studies.planner import next_trials, phase_of, plan
-from advisor.studies.searching import defaults_of, space_of
+from advisor.studies.searching import defaults_of, loss_of, space_of
 from gpuagent.wire import EngineSettings, StudySpec
 from gpuagent.wire.measure import Quantity
 from gpuagent.wire.robustness import RobustnessConfig
@@ -21,7 +22,9 @@ from tests.builders import (
     make_device,
     make_evidence,
     make_failure,
+    make_requests,
     make_robustness,
+    make_shape,
     make_study_spec,
     make_trial,
     make_workload,
@@ -99,7 +102,7 @@ def test_the_search_goes_on_with_what_the_counters_show() -> None:
 
 
 def test_on_a_cpu_nothing_of_a_gpu_is_tried() -> None:
-    on_cpu, on_gpu = space_of(spec(), CPU), space_of(spec(), GPU)
+    on_cpu, on_gpu = space_of(spec(), CPU, None), space_of(spec(), GPU, None)
     for knob in ("memory_share_frac", "kv_dtype", "cuda_graphs"):
         assert len(on_cpu.values[knob]) == 1
         assert len(on_gpu.values[knob]) > 1
@@ -248,3 +251,73 @@ def test_the_load_of_a_day_is_that_of_a_server_and_not_nothing() -> None:
     ):
         with pytest.raises(ValidationError, match="day_req_s"):
             spec(**wrong)
+
+
+# --- several GPUs ------------------------------------------------------------------------------
+
+FOUR_GPUS = replace(GPU, count=4)
+
+
+def test_degrees_are_those_that_divide_the_heads_and_that_the_agent_has_gpus_for() -> None:
+    shape = make_shape()
+    assert (shape.heads, shape.kv_heads) == (9, 3)
+    values = space_of(spec(), FOUR_GPUS, shape).values
+    assert (values["tensor_parallel"], values["data_parallel"]) == ((1, 3), (1, 2, 4))
+    piped = spec(current=BAD.model_copy(update={"pipeline_parallel": 2}))
+    assert space_of(piped, FOUR_GPUS, shape).values["data_parallel"] == (1, 2)
+    for alone in (space_of(spec(), GPU, shape), space_of(spec(), CPU, shape)):
+        assert (alone.values["tensor_parallel"], alone.values["data_parallel"]) == ((1,), (1,))
+    assert space_of(spec(), FOUR_GPUS, None).values["tensor_parallel"] == (1,)
+
+
+def test_fewer_gpus_than_today_are_tried_only_for_the_highest_rate() -> None:
+    split = BAD.model_copy(update={"tensor_parallel": 3})
+    shape = make_shape()
+    today = space_of(spec(current=split), FOUR_GPUS, shape)
+    assert today.values["tensor_parallel"] == (3,)
+    rated = space_of(spec(current=split, boundary=True), FOUR_GPUS, shape)
+    assert rated.values["tensor_parallel"] == (1, 3)
+    assert defaults_of(spec(current=split), FOUR_GPUS)["tensor_parallel"] == 3
+
+
+def split_trial(ordinal: int, degree: int, mean_s: float, **more: Any) -> TrialEvidence:
+    return make_trial(
+        served(mean_s, **more),
+        ordinal=ordinal,
+        role="variant",
+        settings=BAD.model_copy(update={"tensor_parallel": degree}),
+    )
+
+
+def test_the_highest_rate_counts_per_gpu() -> None:
+    asked: dict[str, Any] = {"boundary": True, "budget_s": 5000.0}
+    one, three = current(rate=2.0), split_trial(2, 3, 0.05, rate=5.0)
+    found = make_evidence(one, three, spec=spec(**asked), device=FOUR_GPUS, finished=False)
+    assert loss_of(found, one) == pytest.approx(1 / 2)
+    assert loss_of(found, three) == pytest.approx(3 / 5)
+    best = best_candidate(found)
+    assert best is not None
+    assert best.trial is one
+    faster = split_trial(2, 3, 0.05, rate=8.0)
+    best = best_candidate(replace(found, trials=(one, faster)))
+    assert best is not None
+    assert best.trial is faster
+
+
+def test_more_gpus_do_not_replace_settings_that_meet_every_target() -> None:
+    def trial(ordinal: int, ttft_s: float, settings: EngineSettings) -> TrialEvidence:
+        requests = make_requests(400, ttft_s=ttft_s, itl_s=ttft_s / 4)
+        role = "current" if settings == BAD else "variant"
+        result = served().model_copy(update={"requests": requests})
+        return make_trial(result, ordinal=ordinal, role=role, settings=settings)
+
+    def best(now_s: float, degree: int) -> TrialEvidence:
+        split = BAD.model_copy(update={"tensor_parallel": degree})
+        trials = (trial(1, now_s, BAD), trial(2, 0.01, split))
+        found = best_candidate(make_evidence(*trials, spec=spec(), device=FOUR_GPUS))
+        assert found is not None
+        return found.trial
+
+    assert best(0.1, 3).role == "current"
+    assert best(0.1, 1).role == "variant"
+    assert best(5.0, 3).role == "variant"
