@@ -52,6 +52,47 @@ def efficiency(gemm: GemmShape) -> float | None:
     return gemm.ceiling_s.value / took if gemm.ceiling_s.value is not None and took else None
 
 
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """An eager decode step at one row as parts that sum to it, all in s.
+
+    floor_s: its products at their ceilings; products_s: what they take above that; between_s: what
+    is no product (attention, norms, launches, allocations). floor_share: of the products' own time.
+    """
+
+    step_s: float
+    floor_s: float
+    products_s: float
+    between_s: float
+    n: int
+
+    @property
+    def floor_share(self) -> float:
+        return self.floor_s / (self.floor_s + self.products_s)
+
+
+def step_parts(result: KernelsResult) -> StepParts | None:
+    """None where a product or its ceiling is missing, or where products that were timed one kind
+    after another take longer than the whole step does."""
+    eager = step_form(result, "eager")
+    step_s = median_s(eager.seconds) if eager is not None else None
+    own = [g for g in result.gemms if g.rows == 1 and g.dtype == result.model.dtype]
+    if eager is None or not step_s or not own:
+        return None
+    floor_s = products_s = 0.0
+    for gemm in own:
+        took, ceiling = median_s(gemm.seconds), gemm.ceiling_s.value
+        if took is None or ceiling is None:
+            return None
+        products_s += gemm.per_step * took
+        # A matrix that stays in a cache is read faster than the ceiling of memory.
+        floor_s += gemm.per_step * min(took, ceiling)
+    if products_s > step_s:
+        return None
+    n = min(eager.seconds.n, *(g.seconds.n for g in own))
+    return StepParts(step_s, floor_s, products_s - floor_s, step_s - products_s, n)
+
+
 def _gemm_losses(result: KernelsResult) -> list[Loss]:
     rows = sorted({g.rows for g in result.gemms})
     found = []

@@ -7,7 +7,7 @@ from advisor.charts import figure
 from advisor.charts.base import Chart, ChartInput, Column, empty, nothing_yet
 from advisor.charts.device import in_focus
 from advisor.charts.dots import Dot, dots_figure, median_interval
-from advisor.recoverable import FORMS
+from advisor.recoverable import FORMS, step_parts
 from gpuagent.wire import Quantity, Samples
 from gpuagent.wire.inside import FusedOperator, GemmShape, KernelsResult, StepCosts
 
@@ -57,6 +57,7 @@ def steps(data: ChartInput) -> Chart:
         ),
         rows=(
             *_step_rows(result),
+            *_part_rows(result),
             *(_fused_row(operator) for operator in result.fused),
             *_cost_rows(result.costs),
         ),
@@ -80,6 +81,21 @@ def _step_rows(result: KernelsResult) -> list[tuple[str, ...]]:
         )
         for form in result.steps
         if form.form != "eager"
+    ]
+
+
+def _part_rows(result: KernelsResult) -> list[tuple[str, ...]]:
+    """The eager step as parts that sum to it."""
+    parts = step_parts(result)
+    if parts is None:
+        return []
+    rows = (
+        ("Eager step: products at their ceilings", parts.floor_s, "no kernel is faster"),
+        ("Eager step: products above them", parts.products_s, "timed apart, layer after layer"),
+        ("Eager step: all else", parts.between_s, "attention, norms, launches, allocations"),
+    )
+    return [
+        (name, units.seconds(value), units.DASH, f"{parts.n}", note) for name, value, note in rows
     ]
 
 

@@ -17,9 +17,11 @@ from advisor.measures import (
     median_s,
     times,
 )
+from advisor.recoverable import StepParts, step_parts
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.shapes import ModelShape
 from advisor.thresholds import DECODE_MIN_EFFICIENCY, UNVERIFIED_NOISE
+from gpuagent.wire.inside import KernelsResult, StepCosts
 from gpuagent.wire.trial import BaselineResult, GridCell
 
 ID = "decode-below-roofline"
@@ -117,6 +119,9 @@ def _finding(
         ),
         *_batch_item(result, cell, trial),
     ]
+    parts = _parts(evidence, trial)
+    if parts is not None:
+        items.append(parts.item)
     if roofline.efficiency >= DECODE_MIN_EFFICIENCY.value:
         note = " (part of the model stays in the processor's cache)"
         return Finding(
@@ -137,7 +142,7 @@ def _finding(
         summary="At batch 1 a decode step reads every weight once and computes little, so the time "
         "above that read is lost to slow kernels, launch overhead or idle cores.",
         evidence=tuple(items),
-        change=_change(evidence, trial),
+        change=_change(evidence, trial, parts.parts if parts is not None else None),
         effect=Effect(
             metric="itl_s",
             change_frac=reachable,
@@ -149,7 +154,10 @@ def _finding(
         ),
         confidence="medium",
         confidence_reason="the floor is a bound from measured bandwidth, the way to it is not "
-        "measured",
+        "measured"
+        if parts is None
+        else "the floor is a bound from measured bandwidth; where the rest goes is measured, how "
+        "much of it can be won is not",
     )
 
 
@@ -176,7 +184,48 @@ def _batch_item(result: BaselineResult, one: GridCell, trial: TrialEvidence) -> 
     ]
 
 
-def _change(evidence: StudyEvidence, trial: TrialEvidence) -> Change:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    parts: StepParts
+    item: EvidenceItem
+
+
+def _parts(evidence: StudyEvidence, trial: TrialEvidence) -> _Parts | None:
+    """Where a step of these weights goes, from the latest kernels trial in the same dtype."""
+    for other in reversed(evidence.succeeded(KernelsResult)):
+        result = other.measured(KernelsResult)
+        if result is None or not other.usable or result.model.dtype != dtype_of(trial):
+            continue
+        parts = step_parts(result)
+        if parts is None:
+            continue
+        text = (
+            f"Of a step of {units.seconds(parts.step_s)} in trial {other.ordinal}, "
+            f"{units.seconds(parts.floor_s)} are its matrix products at their ceilings, "
+            f"{units.seconds(parts.products_s)} what they take above them "
+            f"({units.percent(parts.floor_share)} of the ceiling), "
+            f"{units.seconds(parts.between_s)} lie between them{_counts(result.costs)}"
+        )
+        item = EvidenceItem(
+            text=text,
+            value=parts.between_s / parts.step_s,
+            unit="share",
+            n=parts.n,
+            trial_id=other.trial_id,
+            chart="recoverable",
+        )
+        return _Parts(parts, item)
+    return None
+
+
+def _counts(costs: StepCosts) -> str:
+    operators, allocations = costs.operators.value, costs.allocations.value
+    if operators is None or allocations is None:
+        return ""
+    return f" ({operators:,.0f} operators, {allocations:,.0f} allocations)"
+
+
+def _change(evidence: StudyEvidence, trial: TrialEvidence, parts: StepParts | None) -> Change:
     environment = trial.result.environment if trial.result is not None else None
     if evidence.device is not None and evidence.device.kind == "gpu":
         return Change(
@@ -197,8 +246,18 @@ def _change(evidence: StudyEvidence, trial: TrialEvidence) -> Change:
             "convert every weight at every step.",
             settings={"dtype": "float32"},
         )
+    if parts is None:
+        return Change(
+            text="Profile a decode step: the time is in kernels or between them, not in reading."
+        )
+    if parts.between_s > parts.products_s:
+        return Change(
+            text="Compile the decode step, or serve with an engine that fuses it: most of the gap "
+            "lies between the matrix products."
+        )
     return Change(
-        text="Profile a decode step: the time is in kernels or between them, not in reading."
+        text="Use weights of fewer bytes or a larger batch: most of the gap is in the products' "
+        "own kernels, which settings do not change."
     )
 
 

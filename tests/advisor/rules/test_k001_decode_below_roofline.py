@@ -4,6 +4,7 @@ import pytest
 
 from advisor.rules.checks.k001_decode_below_roofline import check
 from advisor.rules.rule import Finding, Verdict
+from advisor.units import NBSP
 from gpuagent.wire import EngineSettings
 from tests.builders import (
     make_baseline_result,
@@ -11,12 +12,14 @@ from tests.builders import (
     make_device,
     make_environment,
     make_evidence,
+    make_loaded,
     make_shape,
     make_study_spec,
     make_trial,
     make_validity,
     make_variant,
 )
+from tests.inside_builders import make_gemm, make_kernels_result
 
 # 269 MB of weights and 0.7 MB of cache at 12 GB/s: the floor of a step is 22.5 ms.
 FLOOR_S = (134_515_008 * 2 + 32 * 23_040) / 12e9
@@ -124,3 +127,43 @@ def test_float32_is_not_proposed_again_after_it_brought_nothing() -> None:
     faster = only(make_evidence(make_current(decode_s=0.2), make_variant()))
     assert faster.change is not None
     assert faster.change.settings == {"dtype": "float32"}
+
+
+SLOW_FLOAT32 = make_trial(
+    make_baseline_result("float32", decode_s=0.12),
+    role="current",
+    settings=EngineSettings(dtype="float32"),
+)
+
+
+def with_kernels(eager_s: float, dtype: str = "float32") -> Finding:
+    """Products of 28 ms, 5.6 ms at their ceilings, in a step of `eager_s`."""
+    gemms = (make_gemm(dtype=dtype), make_gemm("lm_head", seconds=0.01, per_step=1, dtype=dtype))
+    result = make_kernels_result(eager_s=eager_s, gemms=gemms, model=make_loaded(dtype))
+    kernels = make_trial(result, ordinal=5, role="diagnosis")
+    return only(make_evidence(SLOW_FLOAT32, kernels))
+
+
+def test_where_the_gap_lies_is_told_from_the_kernels_of_the_same_dtype() -> None:
+    finding = with_kernels(0.08)
+    item = finding.evidence[-1]
+    assert item.text.startswith(f"Of a step of 79.8{NBSP}ms in trial 5, 5.60{NBSP}ms are")
+    assert f"22.3{NBSP}ms what they take above them (20{NBSP}% of the ceiling)" in item.text
+    assert item.text.endswith("lie between them (1,675 operators, 1,220 allocations)")
+    assert item.value == pytest.approx((0.08 - 0.028) / 0.08, rel=0.03)
+    assert finding.change is not None
+    assert finding.change.text.startswith("Compile the decode step")
+    assert with_kernels(0.08, "bfloat16").evidence == finding.evidence[:-1]
+
+
+def test_a_gap_inside_of_the_products_is_not_compiled_away() -> None:
+    finding = with_kernels(0.035)
+    assert finding.change is not None
+    assert finding.change.text.startswith("Use weights of fewer bytes")
+
+
+def test_products_that_take_longer_than_the_step_say_nothing() -> None:
+    finding = with_kernels(0.02)
+    assert len(finding.evidence) == 2
+    assert finding.change is not None
+    assert finding.change.text.startswith("Profile a decode step")
