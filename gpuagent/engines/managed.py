@@ -172,15 +172,16 @@ class ManagedServer:
             )
         except httpx.ReadTimeout:
             # A request that came as the worker died is never answered.
-            if self.died is not None and self.died.search(self._log()):
+            if self._died():
                 raise startup_failure(self.name, None, self._log()) from None
             return None
         except httpx.TransportError:
             return None
-        if answer.status_code == 503 and self.gave_up is not None:
-            said = self.gave_up.search(answer.text)
-            if said is not None:
-                raise startup_failure(self.name, None, f"{self._log()}\n{said.group(0)}")
+        if answer.status_code == 503:
+            said = self.gave_up.search(answer.text) if self.gave_up is not None else None
+            if said is not None or self._died():
+                found = f"{self._log()}\n{said.group(0) if said else ''}"
+                raise startup_failure(self.name, None, found)
         if answer.status_code in (404, 503):
             # 503: still loading. A 404 before the routes are there looks the same for a moment.
             return None
@@ -192,6 +193,10 @@ class ManagedServer:
                 detail=self._log()[-6000:],
             )
         return time.perf_counter() - began
+
+    def _died(self) -> bool:
+        """Whether the log says so of a worker, whatever its server answers."""
+        return self.died is not None and self.died.search(self._log()) is not None
 
     def _model_folder(self, model: ResolvedModel | None) -> Path:
         if model is None or model.folder is None:

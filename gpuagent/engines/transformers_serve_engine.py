@@ -24,7 +24,7 @@ class TransformersServeEngine(ManagedServer):
     module = ("transformers.cli.transformers", "serve")
     always = ("--continuous-batching",)
     seed_option = "--default-seed"
-    gave_up = re.compile(r"CB worker died.*")
+    gave_up = re.compile(r"CB worker (?:died|is dead).*")
     died = re.compile(r"in _run_generation_loop")
     # It takes text only, and knows no option to go on after the end of text.
     token_prompts = False
