@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from advisor import units
-from advisor.catalog import price_basis
-from advisor.catalog.names import UnknownNameError
 from advisor.charts import figure
 from advisor.charts.base import Chart, ChartInput, Column, empty, nothing_yet
 from advisor.charts.samples import latency_at
+from advisor.costs import gpu_price, gpus_of
 from advisor.evidence import TrialEvidence
 from advisor.measures import baselines
 from advisor.targets import limit_text, trial_metrics
@@ -19,12 +19,14 @@ from gpuagent.wire.sla import LatencyMetric, Statistic
 
 _ID, _SHORT, _NAME = "tradeoff", "Trade-off", "Latency against cost"
 _LEAST = 3
+# Labels of points that are closer than this share of the axis would touch.
+_LABEL_FRAC = 0.12
 _LATENCIES: tuple[LatencyMetric, ...] = ("itl_s", "ttft_s", "e2e_s")
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """y: USD per million output tokens, or tok/s."""
+    """y: USD per million output tokens of all GPUs that the trial took, or tok/s."""
 
     trial: TrialEvidence
     x_s: float
@@ -34,13 +36,19 @@ class _Point:
     y_low: float | None
     y_high: float | None
     n: int
+    gpus: int
 
 
 def pareto(data: ChartInput) -> Chart:
     """Every valid baseline; the front joins those that no other beats in both."""
     metric, statistic = _latency(data)
-    price = _price(data)
-    found = [p for t in baselines(data.evidence) if (p := _point(t, metric, statistic, price))]
+    basis = gpu_price(data.evidence)
+    price = basis.usd_per_gpu_hour if basis is not None else None
+    found = [
+        point
+        for trial in baselines(data.evidence)
+        if (point := _point(data, trial, metric, statistic, price))
+    ]
     if len(found) < _LEAST:
         reason = nothing_yet(data, "latency and throughput of three configurations")
         return empty(_ID, _SHORT, _NAME, reason)
@@ -55,13 +63,17 @@ def pareto(data: ChartInput) -> Chart:
             f"{units.seconds(ends[0].x_s)} at {_y(ends[0].y, price)} to "
             f"{units.seconds(ends[1].x_s)} at {_y(ends[1].y, price)}"
         )
-    basis = f"at ${price:.2f} per hour, list price" if price is not None else "no price is known"
+    counts = {p.gpus for p in found}
+    per = "per GPU and hour" if counts != {1} else "per hour"
+    source = "no price is known"
+    if basis is not None:
+        source = f"at ${units.number(basis.usd_per_gpu_hour)} {per}: {basis.basis}"
     return Chart(
         id=_ID,
         short=_SHORT,
         title=title,
         note=(
-            f"One point per configuration, each measured once ({basis}); bars are "
+            f"One point per configuration, each measured once ({source}); bars are "
             f"{figure.INTERVALS} of {name}. The line joins those that no other beats in both."
         ),
         label=f"{name} against {what} of {len(found)} configurations",
@@ -104,21 +116,14 @@ def _latency(data: ChartInput) -> tuple[LatencyMetric, Statistic]:
     return "itl_s", "p50"
 
 
-def _price(data: ChartInput) -> float | None:
-    """USD an hour of all the study's GPUs, None for a processor or an unknown GPU."""
-    device = data.evidence.device
-    if device is None or device.kind != "gpu" or data.evidence.spec.engine == "simulated":
-        return None
-    try:
-        found = price_basis(device.name)
-    except UnknownNameError:
-        return None
-    return None if found is None else found.usd_per_gpu_hour * max(1, device.count)
-
-
 def _point(
-    trial: TrialEvidence, metric: LatencyMetric, statistic: Statistic, price: float | None
+    data: ChartInput,
+    trial: TrialEvidence,
+    metric: LatencyMetric,
+    statistic: Statistic,
+    price: float | None,
 ) -> _Point | None:
+    """price: USD per GPU and hour."""
     metrics, status = trial_metrics(trial), latency_at(trial, metric, statistic)
     if metrics is None or status.value is None:
         return None
@@ -126,14 +131,16 @@ def _point(
     if not rate.value_tok_s:
         return None
     y, y_low, y_high = rate.value_tok_s, rate.low, rate.high
+    gpus = gpus_of(data.evidence, trial)
     if price is not None:
+        price *= gpus
         # Less throughput costs more: the ends change places.
         y = _usd(price, y)
         y_low = _usd(price, rate.high) if rate.high else None
         y_high = _usd(price, rate.low) if rate.low else None
     low = status.low if status.low is not None else status.value
     high = status.high if status.high is not None else status.value
-    return _Point(trial, status.value, low, high, y, y_low, y_high, status.n)
+    return _Point(trial, status.value, low, high, y, y_low, y_high, status.n, gpus)
 
 
 def _usd(price: float, rate_tok_s: float) -> float:
@@ -186,7 +193,9 @@ def _figure(
     )
     line["line"]["width"] = 1.5
     traces = [line]
-    labels = []
+    named: list[dict[str, Any]] = []
+    right = largest * factor * 1.12
+    top = max(p.y for p in found)
     for point in found:
         current, best = data.is_current(point.trial), data.is_best(point.trial)
         colour = figure.CURRENT if current else figure.BEST if best else figure.SERIES[1]
@@ -204,24 +213,24 @@ def _figure(
         )
         if current or best:
             x = point.x_s * factor
-            labels.append(
+            near = any(abs(n["y"] - point.y) < _LABEL_FRAC * top for n in named)
+            named.append(
                 figure.label(
                     data.name(point.trial),
                     colour=colour,
                     x=math.log10(x) if log else x,
                     y=point.y,
-                    yshift=14,
+                    # Two at most; where their points lie at one height the second stands below.
+                    yshift=-14 if near else 14,
                 )
             )
-    shapes = []
-    right = largest * factor * 1.12
+    shapes, labels = [], list(named)
     if target is not None:
         shapes.append(figure.limit_x(limit * factor))
         at = math.log10(limit * factor) if log else limit * factor
         labels.append(
             figure.limit_label(limit_text(target), at, math.log10(right) if log else right)
         )
-    top = max(p.y for p in found)
     y_title = "Cost ($ per M output tokens)" if price is not None else "Throughput (tok/s)"
     return {
         "data": traces,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor.boundaries import OTHER_TARGETS, boundary_for, other_targets
-from advisor.catalog import PriceBasis, price_basis
 from advisor.evidence import StudyEvidence, TrialEvidence
-from advisor.rules.support import current_baseline, device_spec
+from advisor.rules.support import current_baseline
 from advisor.targets import trial_metrics
 from gpuagent.wire.serving import RateBoundary
 from gpuagent.wire.trial import ServeResult
@@ -50,14 +49,3 @@ def served(evidence: StudyEvidence) -> Served | None:
     if other_targets(found[0], evidence.spec):
         why = OTHER_TARGETS
     return Served(found[0], ready.value, ready.reason, boundary, why)
-
-
-def price_now(evidence: StudyEvidence) -> PriceBasis | None:
-    """What an hour of the study's GPU costs: the organisation's own price, else the catalogue's.
-
-    None for an endpoint: it runs on a GPU that nobody named.
-    """
-    device, spec = evidence.device, device_spec(evidence)
-    if evidence.spec.engine == "openai" or device is None or device.kind != "gpu" or spec is None:
-        return None
-    return price_basis(spec, overrides=evidence.prices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor.catalog import GpuSpec
+from advisor.costs import gpus_of
 from advisor.estimates.memory import allowed_tp, plan_memory
 from advisor.estimates.roofline import Placement, Roofline
 from advisor.estimates.service import Estimate
@@ -109,15 +110,11 @@ def use_of(evidence: StudyEvidence) -> Use | None:
     if found is None or device is None or device.kind != "gpu" or device.count < 2:
         return None
     trial, result = found
+    used = each = gpus_of(evidence, trial)
     where = result.model.device
     if evidence.spec.engine in MANAGED_SERVERS:
-        # A server tells no devices: it takes as many as its degrees say.
-        used, each = trial.settings.gpus, split_of(trial.settings).gpus
+        each = split_of(trial.settings).gpus
         where = "one GPU" if used == 1 else f"{used} GPUs"
-    elif where.startswith("cuda:"):
-        used = each = 1
-    else:
-        used = each = device.count
     targets = {target.metric for target in evidence.spec.targets}
     rate = evidence.spec.workload.request_rate_per_s
     short = hurts(evidence, "output_tok_s", *(("ttft_s", "e2e_s") if rate else ()))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from advisor import units
+from advisor.costs import gpu_price
 from advisor.estimates.cost import DayPlan, day_plan
 from advisor.evidence import StudyEvidence
-from advisor.rules.checks._fleet import Served, price_now, served
+from advisor.rules.checks._fleet import Served, served
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import not_applicable, plain
 from advisor.thresholds import AUTOSCALE_MIN_SAVING, REPLICA_HEADROOM
@@ -137,7 +138,7 @@ def _saving(plan: DayPlan) -> float:
 
 def _usd(evidence: StudyEvidence, plan: DayPlan) -> str:
     """The same in money, where the price of the GPU is known."""
-    price = price_now(evidence)
+    price = gpu_price(evidence)
     if price is None:
         return ""
     hour = price.usd_per_gpu_hour * evidence.spec.current.gpus

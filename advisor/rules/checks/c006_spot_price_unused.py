@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from advisor import units
 from advisor.catalog import PriceBasis, price_basis
+from advisor.costs import gpu_price
 from advisor.estimates.cost import replicas_for_rate
 from advisor.evidence import StudyEvidence
-from advisor.rules.checks._fleet import Served, price_now, served
+from advisor.rules.checks._fleet import Served, served
 from advisor.rules.rule import Change, Effect, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import device_spec, not_applicable, plain
 from advisor.thresholds import REPLICA_HEADROOM, SPOT_BREAK_EVEN_MIN, SPOT_MIN_SAVING
@@ -18,7 +19,7 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     if evidence.spec.engine == "openai":
         missing = "A server that the agent starts: the GPU of an endpoint is not known"
         return not_applicable(ID, "Prices are not compared", missing)
-    spec, now = device_spec(evidence), price_now(evidence)
+    spec, now = device_spec(evidence), gpu_price(evidence)
     spot = price_basis(spec, market="spot") if spec is not None and now is not None else None
     if now is None or spot is None:
         missing = "A GPU whose price is known, on demand or your own, and as spot capacity"

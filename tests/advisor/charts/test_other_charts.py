@@ -15,13 +15,17 @@ from advisor.charts.telemetry import charts as telemetry_charts
 from advisor.estimates.models import known_model
 from advisor.estimates.options import per_gpu
 from advisor.estimates.service import EstimateRequest
-from gpuagent.wire import GpuSample, HostSample
+from advisor.evidence import TrialEvidence
+from gpuagent.wire import EngineSettings, GpuSample, HostSample
 from tests.builders import (
     TTFT_P95,
     make_baseline_result,
     make_current,
+    make_device,
     make_evidence,
     make_requests,
+    make_served,
+    make_study_spec,
     make_trial,
     make_variant,
     make_verify_result,
@@ -136,3 +140,34 @@ def test_the_front_holds_what_no_other_beats_in_both() -> None:
     )
     built = chart("tradeoff", ChartInput(three, three.current, three.trials[2]))
     assert [row[-1] for row in built.rows] == ["no", "no", "yes"]
+
+
+def served_on(ordinal: int, degree: int | None, ttft_s: float) -> TrialEvidence:
+    return make_trial(
+        make_served(make_baseline_result(ttft_s=ttft_s)),
+        ordinal=ordinal,
+        role="current" if ordinal == 1 else "variant",
+        settings=EngineSettings(tensor_parallel=degree),
+    )
+
+
+def test_the_cost_of_a_split_counts_its_gpus_at_the_own_price() -> None:
+    trials = (served_on(1, None, 0.1), served_on(2, 2, 0.1), served_on(3, 4, 0.1))
+    found = make_evidence(
+        *trials,
+        spec=make_study_spec(engine="vllm", current=EngineSettings()),
+        device=make_device("gpu", name="NVIDIA H200", count=4),
+        prices={"H200 SXM": 3.0},
+    )
+    built = chart("tradeoff", ChartInput(found, found.current, trials[1]))
+    costs = [float(row[3].removeprefix("$")) for row in built.rows]
+    assert costs[1:] == pytest.approx([2 * costs[0], 4 * costs[0]], rel=0.02)
+    assert "$3.00 per GPU and hour: the organisation's own price" in built.note
+
+
+def test_names_of_points_at_one_height_stand_apart() -> None:
+    trials = (served_on(1, None, 0.1), served_on(2, 2, 0.1), served_on(3, 4, 0.2))
+    built = chart("tradeoff", ChartInput(make_evidence(*trials), trials[0], trials[1]))
+    assert built.figure is not None
+    names = [note for note in built.figure["layout"]["annotations"] if note.get("yshift")]
+    assert sorted(note["yshift"] for note in names) == [-14, 14]

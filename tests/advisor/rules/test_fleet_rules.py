@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from advisor.catalog import find_gpu, price_basis
+from advisor.costs import gpu_price
 from advisor.estimates.cost import TYPICAL_DAY, day_plan
 from advisor.evidence import TrialEvidence
 from advisor.rules.checks import c001_cheaper_gpu_suffices, c005_fleet_sized_for_peak
 from advisor.rules.checks import c006_spot_price_unused as c006
-from advisor.rules.checks._fleet import price_now
 from advisor.rules.rule import Finding, Verdict
 from gpuagent.wire import EngineSettings, Quantity, SimulatedModel
 from gpuagent.wire.trial import ServeResult
@@ -260,7 +260,7 @@ def test_the_gpu_of_an_endpoint_has_no_price_and_no_rival() -> None:
         finding = one(module, serving(), **more)
         assert_says_what_is_missing(finding)
         assert "endpoint" in (finding.missing or "")
-    assert price_now(make_evidence(serving(), **more)) is None
+    assert gpu_price(make_evidence(serving(), **more)) is None
 
 
 # --- own prices ---------------------------------------------------------------------------------
