@@ -6,6 +6,7 @@ rates, seeds and time of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gpuagent.errors import AgentError
@@ -257,7 +258,7 @@ def server_counters(
     return ServerCounters(
         steps=None if steps is None else round(steps),
         preemptions=round(preemptions or 0),
-        running_peak=round(max(s.running or 0 for s in gauges)),
+        running_peak=max(round(max(s.running or 0 for s in gauges)), _least_batch(scraper)),
         kv_peak_frac=min(1.0, max(s.kv_frac or 0.0 for s in gauges)),
         full_frac=full / len(gauges),
         starved_frac=starved / len(gauges),
@@ -266,6 +267,18 @@ def server_counters(
         shares_of="samples",
         samples=len(gauges),
     )
+
+
+def _least_batch(scraper: Scraper) -> int:
+    """Requests that must have run at once: a step gives each of them one token at most.
+
+    Samples of a gauge once a second can miss a batch that came and went between them. 0 where the
+    engine counts no steps, and where drafts give a request several tokens a step.
+    """
+    steps, tokens = scraper.increase("steps"), scraper.increase("output_tokens")
+    if not steps or not tokens or scraper.increase("draft_tokens"):
+        return 0
+    return math.ceil(tokens / steps - 1e-9)
 
 
 def _boundary(

@@ -160,7 +160,9 @@ class ServerCounters(WireModel):
     Shares are of `shares_of`: the engine's steps, or samples of its gauges taken once a second.
     full_frac: with a full batch while requests waited. starved_frac: with requests that waited for
     room in the cache. eager_frac: that decoded without a captured graph. mixed_frac: that decoded
-    and computed prompts. kv_peak_frac: highest use of the cache. None: the engine does not say.
+    and computed prompts. kv_peak_frac: highest use of the cache. running_peak: of a real server at
+    least what its samples showed and what its counts of tokens and steps imply. None: the engine
+    does not say.
     """
 
     steps: Annotated[int, Field(ge=0)] | None
