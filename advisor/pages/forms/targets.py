@@ -83,7 +83,7 @@ class TargetRow(forms.Form):
 def target_rows(data: QueryDict | None, first: Sequence[SlaTarget] = ()) -> list[TargetRow]:
     """Rows as sent, with one more or one less where the button says so; `first` without data."""
     if data is None:
-        return [_row(index, _typed(target)) for index, target in enumerate(first)]
+        return [_row(index, typed_target(target)) for index, target in enumerate(first)]
     rows = [
         tuple(data.get(f"t{index}-{name}", "") for name in ("metric", "statistic", "limit"))
         for index in range(MAX_TARGETS)
@@ -97,8 +97,10 @@ def target_rows(data: QueryDict | None, first: Sequence[SlaTarget] = ()) -> list
     return [_row(index, values) for index, values in enumerate(rows)]
 
 
-def _typed(target: SlaTarget) -> tuple[str, str, str]:
-    return target.metric, target.statistic, f"{target.limit / FORM_UNITS[target.metric][1]:g}"
+def typed_target(target: SlaTarget) -> tuple[str, str, str]:
+    """Metric, statistic and limit in the form's unit."""
+    limit = target.limit / FORM_UNITS[target.metric][1]
+    return target.metric, target.statistic, f"{limit:.12g}"
 
 
 def _row(index: int, values: tuple[str, ...]) -> TargetRow:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, NotFound
 from advisor.fleet.selectors import agents_of
 from advisor.pages.access import actor_of, writing, writing_form
+from advisor.pages.forms.again import cut_elsewhere, typed
 from advisor.pages.forms.study import MAX_TARGETS, StudyForm
+from advisor.studies.selectors import study_get, study_view
 from advisor.studies.services import StudyPreview, study_create, study_preview
 
 
@@ -16,7 +20,10 @@ from advisor.studies.services import StudyPreview, study_create, study_preview
 def study_new(request: HttpRequest) -> HttpResponse:
     agents = agents_of(request.org)
     if request.method != "POST":
-        return _page(request, StudyForm(agents=agents))
+        earlier = request.GET.get("from")
+        if earlier is None:
+            return _page(request, StudyForm(agents=agents))
+        return _again(request, earlier)
     form = StudyForm(request.POST, request.FILES, agents=agents)
     action = request.POST.get("action", "start")
     if action.startswith(("add_target", "remove_target")):
@@ -44,6 +51,20 @@ def study_preview_view(request: HttpRequest) -> HttpResponse:
     return render(request, "fragments/plan.html", context)
 
 
+def _again(request: HttpRequest, study_id: str) -> HttpResponse:
+    """The form as an earlier study would fill it; nothing is sent before somebody does."""
+    study = study_get(org=request.org, study_id=study_id)
+    spec = study.spec
+    if spec.engine == "imported":
+        raise NotFound("Results of another tool cannot be measured again here.")
+    if request.GET.get("settings") == "recommended":
+        found = study_view(study).verdict.recommended
+        spec = spec if found is None else spec.model_copy(update={"current": found})
+    form = StudyForm(typed(spec), agents=agents_of(request.org))
+    cut = any(cut_elsewhere(n) for n in (spec.workload.input_tokens, spec.workload.output_tokens))
+    return _page(request, form, earlier={"study": study, "cut": cut, "spec": spec})
+
+
 def _preview(request: HttpRequest, form: StudyForm) -> StudyPreview | None:
     spec = form.spec()
     if spec is None:
@@ -61,9 +82,11 @@ def _page(
     preview: StudyPreview | None = None,
     *,
     checked: bool = False,
+    earlier: dict[str, Any] | None = None,
 ) -> HttpResponse:
     context = {
         "form": form,
+        "earlier": earlier,
         "preview": preview,
         "checked": checked or preview is not None,
         "max_targets": MAX_TARGETS,
