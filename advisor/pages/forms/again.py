@@ -97,5 +97,5 @@ def _settings(settings: EngineSettings) -> dict[str, str]:
 
 
 def _number(value: float | None) -> str:
-    """Short, and the same number again once it is converted back."""
+    """To 12 digits, as somebody would read it."""
     return "" if value is None else f"{value:.12g}"
