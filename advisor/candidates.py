@@ -116,11 +116,11 @@ def _excluded(
 
 
 def _beats(other: Candidate, best: Candidate) -> bool:
-    gpus, more_gpus = best.trial.settings.gpus, other.trial.settings.gpus
+    gpus, other_gpus = best.trial.settings.gpus, other.trial.settings.gpus
     if other.boundary_per_s is not None and best.boundary_per_s is not None:
-        per_gpu, other_per_gpu = best.boundary_per_s / gpus, other.boundary_per_s / more_gpus
+        per_gpu, other_per_gpu = best.boundary_per_s / gpus, other.boundary_per_s / other_gpus
         return other_per_gpu > per_gpu * (1 + UNVERIFIED_NOISE.value)
-    if best.statuses and best.met == len(best.statuses) and more_gpus > gpus:
+    if best.statuses and best.met == len(best.statuses) and other_gpus > gpus:
         return False
     if (other.met, -other.missed) != (best.met, -best.missed):
         return (other.met, -other.missed) > (best.met, -best.missed)

@@ -79,18 +79,18 @@ def step_parts(result: KernelsResult) -> StepParts | None:
     own = [g for g in result.gemms if g.rows == 1 and g.dtype == result.model.dtype]
     if eager is None or not step_s or not own:
         return None
-    floor_s = products_s = 0.0
+    floor_s = total_s = 0.0
     for gemm in own:
         took, ceiling = median_s(gemm.seconds), gemm.ceiling_s.value
         if took is None or ceiling is None:
             return None
-        products_s += gemm.per_step * took
+        total_s += gemm.per_step * took
         # A matrix that stays in a cache is read faster than the ceiling of memory.
         floor_s += gemm.per_step * min(took, ceiling)
-    if products_s > step_s:
+    if total_s > step_s:
         return None
     n = min(eager.seconds.n, *(g.seconds.n for g in own))
-    return StepParts(step_s, floor_s, products_s - floor_s, step_s - products_s, n)
+    return StepParts(step_s, floor_s, total_s - floor_s, step_s - total_s, n)
 
 
 def _gemm_losses(result: KernelsResult) -> list[Loss]:

@@ -35,8 +35,8 @@ NOISE_FRAC = 0.03
 DEGREES = ("tensor_parallel", "data_parallel")
 # A symptom in no more steps than this is none.
 _RARE = 0.02
-# The two references and one trial of all moves that take no further device.
-_FREE_TRIALS = 2
+# Further devices come after the two references and one trial of all moves that take none.
+_FREE_TRIALS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,6 @@ class Space:
         found = scale[max(0, min(len(scale) - 1, now + steps))]
         return found if found != knobs[knob] else None
 
-    def has_devices(self, knobs: Knobs) -> bool:
-        return devices_of(knobs) <= self.devices
-
     def __len__(self) -> int:
         total = 1
         for scale in self.values.values():
@@ -91,6 +88,16 @@ class Signals:
     preemptions: int
     kv_peak_frac: float
     running_peak: int
+
+    @property
+    def starved(self) -> bool:
+        """Whether the cache was too small for what came."""
+        return self.preemptions > 0 or self.starved_share > _RARE
+
+    @property
+    def missed(self) -> bool:
+        """Whether a latency target was."""
+        return max(self.ttft_ratio or 0.0, self.itl_ratio or 0.0) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +145,8 @@ def propose(
         return _out_of_failure(space, history, tried)
     best = min(good, key=lambda seen: seen.loss or 0.0)
     for knobs, reason in _candidates(space, history, best):
-        if _key(knobs) in tried or not space.has_devices(knobs):
-            continue
-        if _crashes(space, history, knobs) or _pointless(best, knobs):
-            continue
-        return Proposal(knobs, reason)
+        if _may_run(space, history, knobs, tried) and not _pointless(best, knobs):
+            return Proposal(knobs, reason)
     return None
 
 
@@ -164,7 +168,7 @@ def _candidates(
                 together.setdefault(knob, steps)
         reasons = " ".join(move.reason for move in moves)
         yield from _apply(space, best, [_Move(together, reasons)])
-    if len(history) > _FREE_TRIALS:
+    if len(history) >= _FREE_TRIALS:
         wider = [m for m in _more_devices(best) if not _hurt(space, history, best, m)]
         yield from _apply(space, best, wider)
     for factor in (1, 2, 4):
@@ -234,7 +238,7 @@ def _moves(space: Space, best: Observation) -> list[_Move]:
     if best.knobs.get("cuda_graphs") is False and on.get("cuda_graphs", 0) > 1:
         reason = "Every decode step is launched kernel by kernel: capture graphs."
         moves.append(_Move({"cuda_graphs": on.get("cuda_graphs", 0)}, reason))
-    if seen.preemptions > 0 or seen.starved_share > _RARE:
+    if seen.starved:
         reason = f"The cache is full ({seen.preemptions} preemptions): give it more room."
         moves.append(_Move({"memory_share_frac": 2}, reason))
         moves.append(_Move({"kv_dtype": 1}, "A cache in fp8 holds twice the tokens."))
@@ -264,7 +268,7 @@ def _more_devices(best: Observation) -> list[_Move]:
         return []
     split, copies = {"tensor_parallel": 1}, {"data_parallel": 1}
     moves = []
-    if seen.preemptions > 0 or seen.starved_share > _RARE:
+    if seen.starved:
         reason = "The cache is full: weights split over more devices leave it more room."
         moves.append(_Move(split, reason))
     ttft, itl = seen.ttft_ratio or 0.0, seen.itl_ratio or 0.0
@@ -329,9 +333,7 @@ def _pointless(best: Observation, knobs: Knobs) -> bool:
     if seen is None:
         return False
 
-    wanting = max(seen.ttft_ratio or 0.0, seen.itl_ratio or 0.0) > 1
-    starved = seen.preemptions > 0 or seen.starved_share > _RARE
-    if devices_of(knobs) > devices_of(best.knobs) and not (wanting or starved):
+    if devices_of(knobs) > devices_of(best.knobs) and not (seen.missed or seen.starved):
         return True
 
     def idle(knob: str) -> bool:
@@ -378,6 +380,17 @@ def _influence(space: Space, history: Sequence[Observation]) -> dict[str, float]
     return found
 
 
+def _may_run(
+    space: Space,
+    history: Sequence[Observation],
+    knobs: Knobs,
+    tried: set[tuple[tuple[str, Value], ...]],
+) -> bool:
+    """Whether it is new, there are the devices for it, and no crash speaks against it."""
+    new = _key(knobs) not in tried and devices_of(knobs) <= space.devices
+    return new and not _crashes(space, history, knobs)
+
+
 def _crashes(space: Space, history: Sequence[Observation], knobs: Knobs) -> bool:
     """Whether a trial that did not start tells that `knobs` will not either.
 
@@ -407,12 +420,13 @@ def _out_of_failure(
     """Nothing has run yet: more devices for what lacked memory, then the middle of every scale,
     then each scale's other values in turn."""
     starts: list[tuple[dict[str, Value], str]] = []
-    lacking = [seen for seen in history if seen.failure in ("out_of_memory", "cache_too_small")]
-    for seen in lacking[:1]:
+    short = ("out_of_memory", "cache_too_small")
+    lacking = next((seen for seen in history if seen.failure in short), None)
+    if lacking is not None:
         reason = "The model did not fit: split it over more devices."
         for degree in space.values.get("tensor_parallel", ()):
-            if degree > seen.knobs["tensor_parallel"]:  # type: ignore[operator]
-                starts.append(({**seen.knobs, "tensor_parallel": degree}, reason))
+            if degree > lacking.knobs["tensor_parallel"]:  # type: ignore[operator]
+                starts.append(({**lacking.knobs, "tensor_parallel": degree}, reason))
     middle = {
         knob: scale[0 if knob in DEGREES else len(scale) // 2]
         for knob, scale in space.values.items()
@@ -423,8 +437,6 @@ def _out_of_failure(
         starts += [({**middle, knob: value}, moderate) for value in scale]
     for knobs, reason in starts:
         fixed = _valid(space, dict(knobs))
-        if _key(fixed) in tried or not space.has_devices(fixed):
-            continue
-        if not _crashes(space, history, fixed):
+        if _may_run(space, history, fixed, tried):
             return Proposal(fixed, reason)
     return None

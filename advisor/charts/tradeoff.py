@@ -193,7 +193,7 @@ def _figure(
     )
     line["line"]["width"] = 1.5
     traces = [line]
-    named: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
     right = largest * factor * 1.12
     top = max(p.y for p in found)
     for point in found:
@@ -213,8 +213,8 @@ def _figure(
         )
         if current or best:
             x = point.x_s * factor
-            near = any(abs(n["y"] - point.y) < _LABEL_FRAC * top for n in named)
-            named.append(
+            near = any(abs(n["y"] - point.y) < _LABEL_FRAC * top for n in labels)
+            labels.append(
                 figure.label(
                     data.name(point.trial),
                     colour=colour,
@@ -224,7 +224,7 @@ def _figure(
                     yshift=-14 if near else 14,
                 )
             )
-    shapes, labels = [], list(named)
+    shapes = []
     if target is not None:
         shapes.append(figure.limit_x(limit * factor))
         at = math.log10(limit * factor) if log else limit * factor

@@ -33,7 +33,7 @@ from advisor.targets import trial_metrics
 from gpuagent.simulator import ServingKnobs
 from gpuagent.wire import EngineSettings, FailureReason, StudySpec
 from gpuagent.wire.serving import ServeConfig
-from gpuagent.wire.settings import SERVING_KNOBS, Engine
+from gpuagent.wire.settings import PARALLEL_SERVERS, SERVING_KNOBS
 from gpuagent.wire.trial import BaselineConfig, BaselineResult
 
 MAX_TRIALS = 15
@@ -52,7 +52,6 @@ MEMORY = {"memory_share_frac": 1, "max_running": 1, "cuda_graphs": 1, "tensor_pa
 CACHE = {"memory_share_frac": 1, "kv_dtype": 1, "max_batched_tokens": -1, "tensor_parallel": 1}
 _GPU_ONLY = frozenset({"memory_share_frac", "kv_dtype", "cuda_graphs"})
 _SEARCHED = (*SERVING_KNOBS, *DEGREES)
-_SPLITTING: frozenset[Engine] = frozenset({"vllm", "sglang"})
 _COPIES = (1, 2, 4, 8, 16)
 
 
@@ -140,7 +139,7 @@ def space_of(spec: StudySpec, device: DeviceFacts | None, shape: ModelShape | No
 def _devices(spec: StudySpec, device: DeviceFacts | None) -> int:
     """What tensor parallel size times copies may reach; as today where nothing is to be split."""
     today: int = math.prod(getattr(spec.current, degree) or 1 for degree in DEGREES)
-    if spec.engine not in _SPLITTING or device is None or device.kind != "gpu":
+    if spec.engine not in PARALLEL_SERVERS or device is None or device.kind != "gpu":
         return today
     return max(today, device.count // (spec.current.pipeline_parallel or 1))
 

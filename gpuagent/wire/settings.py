@@ -35,6 +35,9 @@ SERVING_KNOBS = (
 PARALLEL_KNOBS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 """How a server's model lies on its devices."""
 
+PARALLEL_SERVERS: tuple[Engine, ...] = ("vllm", "sglang")
+"""Servers that have these degrees."""
+
 SERVER_KNOBS = (*SERVING_KNOBS, "prefix_cache", "max_context", *PARALLEL_KNOBS)
 """All knobs of a real server; the simulator has only the scheduler's."""
 

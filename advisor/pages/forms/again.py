@@ -6,6 +6,7 @@ import json
 
 from django.http import QueryDict
 
+from advisor.pages.forms.presets import typed_length
 from advisor.pages.forms.targets import typed_target
 from gpuagent.wire import (
     ConfigModel,
@@ -35,8 +36,8 @@ def typed(spec: StudySpec) -> QueryDict:
         "request_rate": _number(workload.request_rate_per_s),
         "requests": str(workload.requests),
         "shared_prefix": _number(100 * workload.shared_prefix_frac or None),
-        **_length("input", workload.input_tokens),
-        **_length("output", workload.output_tokens),
+        **typed_length("input", workload.input_tokens),
+        **typed_length("output", workload.output_tokens),
         "agent": spec.agent or "",
         "engine": "" if spec.engine == "simulated" else spec.engine,
         "endpoint": spec.endpoint or "",
@@ -75,13 +76,6 @@ def _model(spec: StudySpec) -> dict[str, str]:
     elif isinstance(model, SimulatedModel):
         found["machine"] = model.name
     return found
-
-
-def _length(name: str, length: LengthSpec) -> dict[str, str]:
-    return {
-        f"{name}_mean": str(length.mean),
-        f"{name}_p95": "" if length.p95 is None else str(length.p95),
-    }
 
 
 def _settings(settings: EngineSettings) -> dict[str, str]:

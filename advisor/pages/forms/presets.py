@@ -31,8 +31,8 @@ def form_presets(*, small: bool) -> dict[str, FormPreset]:
         fields = {
             "request_rate": "" if rate is None else f"{rate:g}",
             "requests": str(workload.requests),
-            **_length("input", workload.input_tokens),
-            **_length("output", workload.output_tokens),
+            **typed_length("input", workload.input_tokens),
+            **typed_length("output", workload.output_tokens),
         }
         found[key] = FormPreset(
             preset.title, f"{preset.summary} Trade-off: {preset.trade_off}", fields
@@ -40,6 +40,7 @@ def form_presets(*, small: bool) -> dict[str, FormPreset]:
     return found
 
 
-def _length(name: str, length: LengthSpec) -> dict[str, str]:
+def typed_length(name: str, length: LengthSpec) -> dict[str, str]:
+    """The form's two fields of a length."""
     p95 = "" if length.p95 is None else str(length.p95)
     return {f"{name}_mean": str(length.mean), f"{name}_p95": p95}

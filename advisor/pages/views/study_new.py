@@ -62,7 +62,9 @@ def _again(request: HttpRequest, study_id: str) -> HttpResponse:
         spec = spec if found is None else spec.model_copy(update={"current": found})
     form = StudyForm(typed(spec), agents=agents_of(request.org))
     cut = any(cut_elsewhere(n) for n in (spec.workload.input_tokens, spec.workload.output_tokens))
-    return _page(request, form, earlier={"study": study, "cut": cut, "spec": spec})
+    return _page(
+        request, form, earlier={"study": study, "cut": cut, "recommended": spec != study.spec}
+    )
 
 
 def _preview(request: HttpRequest, form: StudyForm) -> StudyPreview | None:

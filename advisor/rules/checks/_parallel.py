@@ -18,12 +18,10 @@ from advisor.shapes import ModelShape
 from advisor.targets import trial_metrics
 from advisor.thresholds import LINK_MAX_SHARE
 from gpuagent.wire import EngineSettings
-from gpuagent.wire.settings import MANAGED_SERVERS, PARALLEL_KNOBS
+from gpuagent.wire.settings import MANAGED_SERVERS, PARALLEL_KNOBS, PARALLEL_SERVERS
 from gpuagent.wire.trial import BaselineResult
 
 MOST_HOSTS = 4
-ENGINES = ("vllm", "sglang")
-"""Servers that have the knobs of `PARALLEL_KNOBS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ def parallel_change(evidence: StudyEvidence, text: str, **knobs: int | bool) -> 
     """
     if not set(knobs) <= set(PARALLEL_KNOBS):
         raise ValueError(f"not degrees of a server: {sorted(set(knobs) - set(PARALLEL_KNOBS))}")
-    if evidence.spec.engine not in ENGINES:
+    if evidence.spec.engine not in PARALLEL_SERVERS:
         return Change(text=text)
     now = evidence.spec.current
     new = {

@@ -10,7 +10,6 @@ from advisor.estimates.rows import RowError
 from advisor.estimates.service import Estimate, estimate
 from advisor.evidence import StudyEvidence
 from advisor.rules.checks._parallel import (
-    ENGINES,
     copies_change,
     is_calibrated,
     requests_in_flight,
@@ -29,6 +28,7 @@ from advisor.rules.support import (
 )
 from advisor.shapes import ShapeError
 from advisor.thresholds import PLACEMENT_MIN_GAIN
+from gpuagent.wire.settings import PARALLEL_SERVERS
 
 ID = "split-beyond-need"
 
@@ -59,7 +59,12 @@ def check(evidence: StudyEvidence) -> list[Finding]:
     now, found = evidence.spec.current, current_baseline(evidence)
     split, shape = split_of(now), evidence.shape
     title = "Copies and a split are not compared"
-    if evidence.spec.engine not in ENGINES or split.tp < 2 or split.pp > 1 or shape is None:
+    if (
+        evidence.spec.engine not in PARALLEL_SERVERS
+        or split.tp < 2
+        or split.pp > 1
+        or shape is None
+    ):
         missing = "A vLLM or SGLang server with a tensor parallel size above 1, without a pipeline"
         return not_applicable(ID, title, missing)
     load = requests_in_flight(*found) if found is not None else None

@@ -7,7 +7,6 @@ from advisor.estimates.memory import tp_problem
 from advisor.estimates.roofline import Placement, Roofline
 from advisor.evidence import StudyEvidence
 from advisor.rules.checks._parallel import (
-    ENGINES,
     Split,
     link_share,
     requests_in_flight,
@@ -25,13 +24,14 @@ from advisor.rules.support import (
     not_applicable,
     plain,
 )
+from gpuagent.wire.settings import PARALLEL_SERVERS
 
 ID = "pipeline-starved"
 
 
 def check(evidence: StudyEvidence) -> list[Finding]:
     split, found = split_of(evidence.spec.current), current_baseline(evidence)
-    if evidence.spec.engine not in ENGINES or split.pp < 2:
+    if evidence.spec.engine not in PARALLEL_SERVERS or split.pp < 2:
         missing = "A vLLM or SGLang server with a pipeline parallel size above 1"
         return not_applicable(ID, "There is no pipeline", missing)
     load = requests_in_flight(*found) if found is not None else None

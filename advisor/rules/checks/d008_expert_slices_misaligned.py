@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from advisor.evidence import StudyEvidence
 from advisor.rules.checks._parallel import (
-    ENGINES,
     expert_columns,
     parallel_change,
     smallest_split,
@@ -14,6 +13,7 @@ from advisor.rules.checks._parallel import (
 from advisor.rules.rule import EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import current_baseline, device_spec, not_applicable, plain
 from advisor.thresholds import EXPERT_BLOCK
+from gpuagent.wire.settings import PARALLEL_SERVERS
 
 ID = "expert-slices-misaligned"
 
@@ -73,7 +73,7 @@ def _ranks(evidence: StudyEvidence) -> int | None:
     now = evidence.spec.current
     # vLLM shares experts among the copies, too; SGLang does not.
     copies = (now.data_parallel or 1) if evidence.spec.engine == "vllm" else 1
-    if evidence.spec.engine in ENGINES and split_of(now).tp * copies > 1:
+    if evidence.spec.engine in PARALLEL_SERVERS and split_of(now).tp * copies > 1:
         return split_of(now).tp * copies
     shape, spec = evidence.shape, device_spec(evidence)
     if shape is None or spec is None or spec.vendor == "CPU" or not split_needed(evidence):

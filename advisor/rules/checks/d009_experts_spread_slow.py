@@ -5,7 +5,6 @@ from __future__ import annotations
 from advisor import units
 from advisor.evidence import StudyEvidence
 from advisor.rules.checks._parallel import (
-    ENGINES,
     expert_columns,
     parallel_change,
     requests_in_flight,
@@ -20,6 +19,7 @@ from advisor.rules.support import (
     plain,
 )
 from advisor.thresholds import EXPERT_BLOCK, EXPERT_SLICES_GAIN, EXPERT_SLICES_GAIN_HIGH
+from gpuagent.wire.settings import PARALLEL_SERVERS
 
 ID = "experts-spread-slow"
 
@@ -27,7 +27,7 @@ ID = "experts-spread-slow"
 def check(evidence: StudyEvidence) -> list[Finding]:
     now, shape, found = evidence.spec.current, evidence.shape, current_baseline(evidence)
     split, title = split_of(now), "Whole experts are not compared with slices"
-    ranks = split.tp if evidence.spec.engine in ENGINES else 1
+    ranks = split.tp if evidence.spec.engine in PARALLEL_SERVERS else 1
     if shape is None or not shape.is_moe or not now.expert_parallel or ranks < 2:
         missing = "A model with experts, served with expert parallelism over two GPUs or more"
         return not_applicable(ID, title, missing)

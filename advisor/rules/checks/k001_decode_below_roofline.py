@@ -119,9 +119,9 @@ def _finding(
         ),
         *_batch_item(result, cell, trial),
     ]
-    parts = _parts(evidence, trial)
-    if parts is not None:
-        items.append(parts.item)
+    parts, parts_item = _parts(evidence, trial)
+    if parts_item is not None:
+        items.append(parts_item)
     if roofline.efficiency >= DECODE_MIN_EFFICIENCY.value:
         note = " (part of the model stays in the processor's cache)"
         return Finding(
@@ -142,7 +142,7 @@ def _finding(
         summary="At batch 1 a decode step reads every weight once and computes little, so the time "
         "above that read is lost to slow kernels, launch overhead or idle cores.",
         evidence=tuple(items),
-        change=_change(evidence, trial, parts.parts if parts is not None else None),
+        change=_change(evidence, trial, parts),
         effect=Effect(
             metric="itl_s",
             change_frac=reachable,
@@ -184,13 +184,9 @@ def _batch_item(result: BaselineResult, one: GridCell, trial: TrialEvidence) -> 
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    parts: StepParts
-    item: EvidenceItem
-
-
-def _parts(evidence: StudyEvidence, trial: TrialEvidence) -> _Parts | None:
+def _parts(
+    evidence: StudyEvidence, trial: TrialEvidence
+) -> tuple[StepParts, EvidenceItem] | tuple[None, None]:
     """Where a step of these weights goes, from the latest kernels trial in the same dtype."""
     for other in reversed(evidence.succeeded(KernelsResult)):
         result = other.measured(KernelsResult)
@@ -214,8 +210,8 @@ def _parts(evidence: StudyEvidence, trial: TrialEvidence) -> _Parts | None:
             trial_id=other.trial_id,
             chart="recoverable",
         )
-        return _Parts(parts, item)
-    return None
+        return parts, item
+    return None, None
 
 
 def _counts(costs: StepCosts) -> str:

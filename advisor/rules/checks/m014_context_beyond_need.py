@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor import units
 from advisor.estimates.memory import MemoryPlan
 from advisor.evidence import StudyEvidence
-from advisor.rules.checks._parallel import ENGINES, split_of
+from advisor.rules.checks._parallel import split_of
 from advisor.rules.rule import Change, EvidenceItem, Finding, Rule, Verdict
 from advisor.rules.support import (
     current_baseline,
@@ -16,6 +16,7 @@ from advisor.rules.support import (
     rounded_context,
 )
 from advisor.thresholds import CONTEXT_SPARE
+from gpuagent.wire.settings import PARALLEL_SERVERS
 from gpuagent.wire.trial import ServeResult
 
 ID = "context-beyond-need"
@@ -24,7 +25,7 @@ ID = "context-beyond-need"
 def check(evidence: StudyEvidence) -> list[Finding]:
     found, need = current_baseline(evidence), longest_tokens(evidence.spec.workload)
     limit, whose = _limit(evidence)
-    if evidence.spec.engine not in ENGINES or limit is None:
+    if evidence.spec.engine not in PARALLEL_SERVERS or limit is None:
         missing = "A vLLM or SGLang server, and its limit or a config that states the model's"
         return not_applicable(ID, "The limit of a request's length is not known", missing)
     item = EvidenceItem(

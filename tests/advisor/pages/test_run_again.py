@@ -109,6 +109,19 @@ def test_the_page_is_filled_in_and_starts_nothing(browser: Client, org: Org, age
     assert ("?from=" in page) == study.is_terminal
 
 
+def test_recommended_settings_become_the_current_ones(
+    browser: Client, org: Org, agent: Agent
+) -> None:
+    study = factories.create_finished_study(org, agent=agent)
+    page = browser.get(reverse("study", args=[study.pk])).content.decode()
+    for link in (f"?from={study.pk}", f"?from={study.pk}&amp;settings=recommended"):
+        assert f'"{reverse("study-new")}{link}"' in page
+    sought = {"from": str(study.pk), "settings": "recommended"}
+    text = browser.get(reverse("study-new"), sought).content.decode()
+    assert "with the settings that it recommends as the current ones." in text
+    assert '<option value="float32" selected>' in text
+
+
 @pytest.mark.parametrize("wrong", ["", "nonsense", "00000000-0000-4000-8000-000000000000"])
 def test_a_study_that_is_not_there_is_not_found(browser: Client, org: Org, wrong: str) -> None:
     assert browser.get(reverse("study-new"), {"from": wrong}).status_code == 404
