@@ -102,7 +102,7 @@ def test_the_page_is_filled_in_and_starts_nothing(browser: Client, org: Org, age
     answer = browser.get(reverse("study-new"), {"from": str(study.pk)})
     text = answer.content.decode()
     assert answer.status_code == 200
-    assert f"As study {study.number}, {study.name}, asked." in text
+    assert f"Filled in from study {study.number}, {study.name}." in text
     assert f'value="{study.spec.workload.requests}"' in text
     assert Study.objects.count() == before
     page = browser.get(reverse("study", args=[study.pk])).content.decode()
